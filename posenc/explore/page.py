@@ -1,0 +1,75 @@
+"""The element that a built page holds: graphs, a picture that needs no script, and nothing that could be markup."""
+
+from __future__ import annotations
+
+import base64
+import html
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from .. import plot
+from .explorer import Explorer, _short
+from .export import graphs
+from .views import Heatmap, Lines, Plane, View
+
+
+def element(explorer: Explorer, values: Mapping[str, Any], identity: str) -> str:
+    """The HTML of one explorer, to be drawn by page.js."""
+    exported, slow = graphs(explorer)
+    payload = {
+        **explorer.spec(values),
+        "slow": slow,
+        "graphs": {key: base64.b64encode(graph).decode() for key, graph in exported.items()},
+    }
+    data = json.dumps(payload, ensure_ascii=True).replace("<", "\\u003c").replace("&", "\\u0026")
+    stills = "".join(f'<div class="pe-still">{svg}</div>' for svg in _stills(explorer, values))
+    state = ", ".join(f"{name.replace('_', ' ')} {_short(value)}" for name, value in values.items())
+    return (
+        f'<figure class="pe-panel" id="{html.escape(identity)}">'
+        f'<figcaption class="pe-title">{html.escape(explorer.title)}</figcaption>'
+        f'<p class="pe-state">{html.escape(state)}</p>'
+        f'<div class="pe-stills">{stills}</div>'
+        f'<script type="application/json" class="pe-data">{data}</script>'
+        "</figure>"
+    )
+
+
+def _stills(explorer: Explorer, values: Mapping[str, Any]) -> list[str]:
+    tensors = [t.cpu().double().numpy() for t in explorer.run(values)]
+    svgs = []
+    for view in explorer.views:
+        count = 2 if isinstance(view, Lines) else 1
+        data, tensors = tensors[:count], tensors[count:]
+        svgs.append(plot.draw(view, data, alt=summary(view, data)).svg())
+    return svgs
+
+
+def summary(view: View, data: list[np.ndarray]) -> str:
+    """What a view shows, in words, for those who cannot see it."""
+    name = f"{view.title}: " if view.title else ""
+    if isinstance(view, Heatmap):
+        rows, columns = data[0].shape
+        return f"{name}{rows} rows ({view.y}) by {columns} columns ({view.x}), {_range(data[0])}."
+    if isinstance(view, Lines):
+        parts = []
+        for index, line in enumerate(data[1]):
+            label = view.labels[index] if index < len(view.labels) else f"line {index + 1}"
+            parts.append(f"{label}: {_range(line)}")
+        return f"{name}{view.y} against {view.x}; " + "; ".join(parts) + "."
+    labels = view.labels
+    parts = []
+    for index, item in enumerate(data[0]):
+        label = labels[index] if index < len(labels) else f"{'arrow' if isinstance(view, Plane) else 'value'} {index + 1}"
+        value = f"({item[0]:.2f}, {item[1]:.2f})" if isinstance(view, Plane) else f"{item:.{view.digits}f}"
+        parts.append(f"{label} {value}")
+    return name + "; ".join(parts) + "."
+
+
+def _range(values: np.ndarray) -> str:
+    finite = values[np.isfinite(values)]
+    if finite.size == 0:
+        return "no values"
+    return f"values from {finite.min():.3g} to {finite.max():.3g}"

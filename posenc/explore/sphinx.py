@@ -1,0 +1,51 @@
+"""The Sphinx side of explore(): a built book carries the front end and the runtime, and its cells export."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+STATIC = Path(__file__).parent / "static"
+SHIPPED = ("page.js", "runtime.js", "runtime.wasm.gz")
+
+
+def setup(app: Any) -> dict[str, Any]:
+    """Register with Sphinx: ``extensions = ["posenc.explore.sphinx"]``."""
+    os.environ["POSENC_BOOK"] = "1"  # kernels inherit it: cells then emit panels that need no kernel
+    app.connect("html-page-context", _scripts)
+    app.connect("build-finished", _copy)
+    app.add_css_file("posenc/style.css")
+    return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}
+
+
+def _scripts(app: Any, page: str, template: str, context: dict[str, Any], doctree: Any) -> None:
+    if "pe-panel" in context.get("body", ""):
+        app.add_js_file("posenc/page.js", loading_method="defer")
+
+
+def _copy(app: Any, error: Exception | None) -> None:
+    if error or app.builder.format != "html":
+        return
+    target = Path(app.outdir) / "_static" / "posenc"
+    target.mkdir(parents=True, exist_ok=True)
+    for name in (*SHIPPED, "style.css"):
+        if not _same(STATIC / name, target / name):
+            shutil.copy2(STATIC / name, target / name)
+    source, script = STATIC / "runtime.wasm.gz", target / "runtime.wasm.js"
+    if not script.exists() or script.stat().st_mtime < source.stat().st_mtime:
+        text = base64.b64encode(source.read_bytes()).decode()  # a page opened from disk may load scripts, but not fetch
+        script.write_text(f'globalThis.posencWasm="{text}";', encoding="ascii")
+
+
+def _same(a: Path, b: Path) -> bool:
+    return b.exists() and (a.stat().st_size, int(a.stat().st_mtime)) == (b.stat().st_size, int(b.stat().st_mtime))
+
+
+def unpacked_size() -> int:
+    """The size of the runtime before compression, in bytes: what a page's progress bar counts up to."""
+    with gzip.open(STATIC / "runtime.wasm.gz") as file:
+        return file.seek(0, os.SEEK_END)
