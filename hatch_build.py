@@ -24,7 +24,7 @@ STATIC = ROOT / "posenc" / "explore" / "static"
 WASM = "node_modules/onnxruntime-web/dist/ort-wasm-simd-threaded.wasm"
 
 
-class FrontEnd(BuildHookInterface):  # type: ignore[misc, valid-type]
+class FrontEnd(BuildHookInterface):  # type: ignore[type-arg]
     PLUGIN_NAME = "custom"
 
     def initialize(self, version: str, build_data: dict[str, object]) -> None:
@@ -84,7 +84,7 @@ def run(tool: str, *arguments: str) -> None:
     done = call(list(arguments), return_completed_process=True, cwd=ROOT, stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT, text=True)  # fmt: skip
     if done.returncode:
-        sys.exit(f"{tool} {' '.join(arguments[:2])} failed:\n{done.stdout}")
+        sys.exit(f"{tool} {' '.join(arguments[:2])} failed:\n{done.stdout!s}")
 
 
 def fingerprint(*files: Path) -> str:

@@ -14,6 +14,7 @@ from typing import Any
 
 import matplotlib as mpl
 import numpy as np
+from cycler import cycler
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
@@ -42,14 +43,14 @@ CYCLE = ("#0b7bc1", "#d55e00", "#009e73", "#c4669b", "#a57c00", "#8c6bb1", "#5a9
 MAPS = {"sequential": "viridis", "diverging": "RdBu_r", "cyclic": "twilight", "discrete": "tab20"}
 
 INK = "#010203"  # stands for the page's own text colour in an SVG
-STYLE = {
+STYLE: Any = {
     "axes.edgecolor": INK, "axes.labelcolor": INK, "text.color": INK, "xtick.color": INK, "ytick.color": INK,
     "axes.linewidth": 0.7, "xtick.major.width": 0.7, "ytick.major.width": 0.7, "xtick.major.size": 3,
     "ytick.major.size": 3, "axes.spines.top": False, "axes.spines.right": False, "axes.titlesize": 10,
     "axes.titlelocation": "left", "axes.labelsize": 9, "xtick.labelsize": 8, "ytick.labelsize": 8,
     "legend.fontsize": 8, "legend.frameon": False, "font.size": 9, "lines.linewidth": 1.6,
     "figure.facecolor": "none", "axes.facecolor": "none", "savefig.facecolor": "none", "svg.fonttype": "path",
-    "svg.hashsalt": "posenc", "image.interpolation": "none", "axes.prop_cycle": mpl.cycler(color=CYCLE),
+    "svg.hashsalt": "posenc", "image.interpolation": "none", "axes.prop_cycle": cycler(color=CYCLE),
     "figure.constrained_layout.use": True, "legend.labelcolor": INK,
 }  # fmt: skip
 
@@ -199,7 +200,7 @@ def _heatmap(ax: Axes, view: Heatmap, matrix: np.ndarray) -> None:
         axis.set_major_locator(mpl.ticker.MaxNLocator(integer=True, nbins=8))
     figure = ax.figure
     bar = figure.colorbar(image, ax=ax, pad=0.02, fraction=0.05, aspect=24)
-    bar.outline.set_visible(False)  # type: ignore[operator]
+    bar.outline.set_visible(False)
 
 
 def _lines(ax: Axes, view: Lines, x: np.ndarray, y: np.ndarray) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 
@@ -53,8 +53,7 @@ class Slider:
         return (int(self.min), int(last)) if self.integer else (self.min, self.max)
 
     def spec(self) -> dict[str, Any]:
-        return {"kind": "slider", "name": self.name, "label": _label(self.name), "start": self.start,
-                "min": self.min, "max": self.max, "step": self.step, "integer": self.integer, "log": self.log}  # fmt: skip
+        return {"kind": "slider", "label": _label(self.name), **asdict(self)}
 
 
 @dataclass(frozen=True)

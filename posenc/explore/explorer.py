@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import itertools
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -9,8 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .. import plot
 from .controls import Choice, Control, Slider, Tick, controls
-from .views import View
+from .views import Heatmap, Lines, Plane, View
 
 
 class Explorer:
@@ -60,7 +62,9 @@ class Explorer:
             return self.views[0].read(result)
         if not isinstance(result, (tuple, list)) or len(result) != len(self.views):
             got = f"{len(result)} values" if isinstance(result, (tuple, list)) else type(result).__name__
-            raise ValueError(f"{self.name}() returned {got} for {len(self.views)} views: return one entry for each view")
+            raise ValueError(
+                f"{self.name}() returned {got} for {len(self.views)} views: return one entry for each view"
+            )
         return [t for view, value in zip(self.views, result, strict=True) for t in view.read(value)]
 
     @torch.no_grad()
@@ -102,10 +106,6 @@ class Explorer:
 
     def spec(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """All that the front end needs to know, as JSON: nothing in it is ever read as markup."""
-        import base64
-
-        from .. import plot
-
         views = []
         for view in self.views:
             entry: dict[str, Any] = {"kind": view.kind, "title": view.title}
@@ -114,9 +114,9 @@ class Explorer:
                     entry[key] = getattr(view, key)
             if hasattr(view, "labels"):
                 entry["labels"] = [str(label) for label in view.labels]
-            if view.kind in ("lines", "plane"):
+            if isinstance(view, (Lines, Plane)):
                 entry["colours"] = [plot.colour(view, i) for i in range(max(len(view.colours), len(plot.CYCLE)))]
-            if view.kind == "heatmap":
+            if isinstance(view, Heatmap):
                 entry["table"] = base64.b64encode(plot.table(view.scale)).decode()
             views.append(entry)
         return {

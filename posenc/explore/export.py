@@ -64,9 +64,7 @@ def _export(explorer: Explorer, fixed: Mapping[str, Any]) -> bytes:
                 input_names=[c.name for c in sliders], dynamic_shapes=(shapes,) if sliders else None,
             )  # fmt: skip
             assert program is not None
-            with io.BytesIO() as file:
-                program.save(file)
-                return file.getvalue()
+            return program.model_proto.SerializeToString()
     except Exception as error:
         raise ExportError(f"{_where(explorer, fixed)} cannot be exported: {_reason(error)}") from error
 

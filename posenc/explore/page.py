@@ -62,7 +62,9 @@ def summary(view: View, data: list[np.ndarray]) -> str:
     labels = view.labels
     parts = []
     for index, item in enumerate(data[0]):
-        label = labels[index] if index < len(labels) else f"{'arrow' if isinstance(view, Plane) else 'value'} {index + 1}"
+        label = (
+            labels[index] if index < len(labels) else f"{'arrow' if isinstance(view, Plane) else 'value'} {index + 1}"
+        )
         value = f"({item[0]:.2f}, {item[1]:.2f})" if isinstance(view, Plane) else f"{item:.{view.digits}f}"
         parts.append(f"{label} {value}")
     return name + "; ".join(parts) + "."

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import anywidget
 import torch
@@ -38,8 +37,8 @@ def explore(
     that one click sets; ``name`` identifies the panel on its page and in links to it.
 
     With a kernel the result is an anywidget: ``panel.base = 500.0`` moves the slider, and it can be linked and
-    observed. In a built page the function itself is exported, so it must be traceable: no branch on a float
-    control's value, no ``.item()``.
+    observed. In a built page the function itself is exported, so it must be traceable: torch operations, and no
+    branch on a slider's value.
 
     >>> explore(encoding, Heatmap(x="dimension", y="position"), length=(8, 512), base=logarithmic(10, 1e6))
     """
@@ -60,18 +59,18 @@ class Panel(anywidget.AnyWidget):
 
     def __init__(self, explorer: Explorer) -> None:
         self._explorer = explorer
-        self._traits = {c.name: c.name + "_" * self.has_trait(c.name) for c in explorer.controls}
+        self._by_control = {c.name: c.name + "_" * self.has_trait(c.name) for c in explorer.controls}
         spec = explorer.spec({})
         for control, entry in zip(explorer.controls, spec["controls"], strict=True):
-            entry["trait"] = self._traits[control.name]
+            entry["trait"] = self._by_control[control.name]
         super().__init__(_spec=spec)
-        self.add_traits(**{self._traits[c.name]: _trait(c) for c in explorer.controls})
+        self.add_traits(**{self._by_control[c.name]: _trait(c) for c in explorer.controls})
         self.on_msg(self._answer)
 
     @property
     def values(self) -> dict[str, Any]:
         """Where the controls stand, by the function's own names."""
-        return {name: getattr(self, trait) for name, trait in self._traits.items()}
+        return {name: getattr(self, trait) for name, trait in self._by_control.items()}
 
     def result(self) -> list[Tensor]:
         """The tensors that the views show at the present values."""
@@ -109,25 +108,25 @@ class Page:
     It has the same attributes for the controls as a :class:`Panel`, so that a notebook runs the same in both.
     """
 
-    _names: dict[str, int] = {}
+    _counts: ClassVar[dict[str, int]] = {}
 
     def __init__(self, explorer: Explorer) -> None:
-        count = self._names[explorer.name] = self._names.get(explorer.name, 0) + 1
-        taken = {c.name: c.name + "_" * Panel.class_traits().__contains__(c.name) for c in explorer.controls}
+        count = self._counts[explorer.name] = self._counts.get(explorer.name, 0) + 1
+        taken = {c.name: c.name + "_" * (c.name in Panel.class_traits()) for c in explorer.controls}
         super().__setattr__("_explorer", explorer)
-        super().__setattr__("_traits", taken)
+        super().__setattr__("_by_control", taken)
         super().__setattr__("values", explorer.starts())
         identity = re.sub(r"[^a-z0-9]+", "-", explorer.name.lower()).strip("-") or "panel"
         super().__setattr__("_identity", f"explore-{identity}" + (f"-{count}" if count > 1 else ""))
 
     def __getattr__(self, name: str) -> Any:
-        for control, trait in self._traits.items():
+        for control, trait in self._by_control.items():
             if trait == name:
                 return self.values[control]
         raise AttributeError(name)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        control = next((c for c, trait in self._traits.items() if trait == name), None)
+        control = next((c for c, trait in self._by_control.items() if trait == name), None)
         if control is None:
             raise AttributeError(f"{name!r} is no control of {self._explorer.name}")
         self.values.update(self._explorer.check({control: value}))
@@ -153,21 +152,24 @@ def _trait(control: Control) -> traitlets.TraitType[Any, Any]:
         tag = {"sync": True, "to_json": to_json, "from_json": from_json}
     else:
         tag = {"sync": True}
-    kind: Any = traitlets.Any
+    kind: Any = traitlets.Bool
     if isinstance(control, Slider):
         kind = traitlets.Int if control.integer else traitlets.Float
+    elif isinstance(control, Choice):
+        kind = traitlets.Any
 
-    class Checked(kind):  # type: ignore[misc]
+    class Checked(kind):
         def validate(self, obj: Any, value: Any) -> Any:
+            value = super().validate(obj, value) if hasattr(super(), "validate") else value
             try:
-                return control.check(super().validate(obj, value))
+                return control.check(value)
             except ValueError as error:
                 raise traitlets.TraitError(str(error)) from None
 
     return Checked(control.start).tag(**tag)
 
 
-if not (STATIC / "widget.js").exists() and not os.environ.get("POSENC_NO_FRONT"):
+if not (STATIC / "widget.js").exists():
     raise ImportError(
         "the front end of posenc.explore has not been bundled: run `python hatch_build.py` in the source tree, "
         "or install the package with pip, which does"

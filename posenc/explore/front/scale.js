@@ -33,7 +33,9 @@ export function stepOf(control, value) {
 
 /** The value that a reader typed, or an Error that says what is allowed. */
 export function parse(control, text) {
-  const clean = String(text).trim().replace(/[,\u2009\u202f ]/g, "").replace("\u2212", "-");
+  const plain = String(text).trim().replace("\u2212", "-");
+  const grouped = /^[+-]?\d{1,3}([,\u2009\u202f ]\d{3})+(\.\d*)?$/.test(plain); // 0,5 is no grouping: refuse it
+  const clean = grouped ? plain.replace(/[,\u2009\u202f ]/g, "") : plain;
   const range = `${control.label} goes from ${format(control.min)} to ${format(control.max)}`;
   if (!/^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i.test(clean)) throw new Error(`“${text}” is no number: ${range}`);
   const value = Number(clean);

