@@ -103,6 +103,7 @@ export class Panel {
       show(this.values[control.name]);
     };
     field.addEventListener("change", commit);
+    field.addEventListener("keydown", (e) => e.key === "Enter" && commit(e)); // some hosts swallow Enter's change
     const show = (value) => {
       range.value = String(stepOf(control, value));
       range.setAttribute("aria-valuetext", format(value));

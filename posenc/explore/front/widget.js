@@ -42,6 +42,8 @@ export default {
     const spec = model.get("_spec");
     const engine = kernel(model, spec.controls);
     el.classList.add("pe-panel", "pe-widget");
+    // JupyterLab's shortcuts would take the arrow keys from whatever has the focus.
+    el.addEventListener("focusin", ({ target }) => (target.dataset.lmSuppressShortcuts = "true"));
     for (const { name, trait } of spec.controls) spec.values[name] = model.get(trait);
     const panel = new Panel(el, { ...spec, values: { ...spec.values } }, engine);
     for (const control of spec.controls) panel.starts[control.name] = control.start;

@@ -1,0 +1,162 @@
+"""explore() in a real JupyterLab: the slider goes through the kernel, and Python moves the slider."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+
+import nbformat
+import pytest
+import torch
+
+from posenc import sinusoidal
+
+pytestmark = pytest.mark.browser
+
+CELLS = [
+    """\
+import ipywidgets, torch
+from posenc import Heatmap, explore, logarithmic, sinusoidal
+
+def encoding(length=16, dim=8, base=10_000.0, layout="interleaved"):
+    if length == 31:
+        raise RuntimeError("thirty-one <b>is</b> refused")
+    return sinusoidal(torch.arange(length), dim, base, layout=layout)
+
+panel = explore(encoding, Heatmap(), length=(8, 32), dim=(2, 16, 2), base=logarithmic(10, 1e6),
+                layout=["interleaved", "half"])
+panel""",
+    "panel.length = 24",
+    "other = ipywidgets.IntSlider(min=8, max=32)\nlinked = ipywidgets.link((panel, 'length'), (other, 'value'))\nother.value = 12",
+    "seen = []\npanel.observe(lambda change: seen.append(change['new']), 'base')",
+    "print('seen', seen, 'linked', other.value, 'values', panel.values)",
+]
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory):
+    """A JupyterLab of its own, on a free port of this machine, with one notebook."""
+    folder = tmp_path_factory.mktemp("lab")
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(text) for text in CELLS])
+    notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3"}
+    nbformat.write(notebook, folder / "live.ipynb")
+    environment = {name: value for name, value in os.environ.items() if name != "POSENC_BOOK"}
+    for name in ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR", "JUPYTERLAB_SETTINGS_DIR"):
+        environment[name] = str(folder / name.lower())
+    log = (folder / "lab.log").open("w+", encoding="utf-8")
+    options = [
+        "--no-browser", "--allow-root", "--ip=127.0.0.1", "--port=0", "--IdentityProvider.token=", "--LabApp.expose_app_in_browser=True",
+        f"--ServerApp.root_dir={folder}", "--LabApp.news_url=", "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
+    ]  # fmt: skip
+    server = subprocess.Popen([sys.executable, "-m", "jupyterlab", *options], stdout=log, stderr=log, env=environment)
+    try:
+        for _ in range(240):
+            found = list((folder / "jupyter_runtime_dir").glob("jpserver-*.json"))
+            if found and (text := found[0].read_text(encoding="utf-8")).strip():
+                url = json.loads(text)["url"]
+                try:
+                    urllib.request.urlopen(url + "api/status", timeout=5).close()
+                    break
+                except OSError:
+                    pass
+            assert server.poll() is None, Path(log.name).read_text(encoding="utf-8")
+            time.sleep(0.25)
+        else:
+            pytest.fail("JupyterLab did not start: " + Path(log.name).read_text(encoding="utf-8"))
+        yield url
+    finally:
+        server.terminate()
+        server.wait(20)
+        log.close()
+
+
+def run_cell(page, index):
+    """Run one cell to its end."""
+    page.evaluate(
+        """async index => { jupyterapp.shell.currentWidget.content.activeCellIndex = index;
+           await jupyterapp.commands.execute('notebook:run-cell'); }""",
+        index,
+    )
+
+
+def drawn(page):
+    return page.evaluate("() => [...document.querySelector('.pe-widget').panel.tensors[0].data]")
+
+
+def settle(page, **wanted):
+    """Wait until the picture shows the given values."""
+    page.wait_for_function(
+        """wanted => { const shown = document.querySelector('.pe-widget').panel.shown;
+           return shown && Object.entries(wanted).every(([name, value]) => shown[name] === value); }""",
+        arg=wanted, timeout=20_000,
+    )  # fmt: skip
+
+
+def test_sliders_and_python_move_each_other(lab, browser):
+    page = browser.new_page(viewport={"width": 1200, "height": 1000})
+    errors = []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.goto(lab + "doc/tree/live.ipynb", timeout=60_000)
+    page.wait_for_selector(".jp-Notebook .jp-Cell", timeout=60_000)
+    page.wait_for_function(
+        "() => window.jupyterapp?.shell?.currentWidget?.context?.sessionContext?.session?.kernel", timeout=60_000
+    )
+    run_cell(page, 0)
+    page.wait_for_selector(".pe-widget.pe-live", timeout=90_000)
+
+    slider = page.get_by_role("slider", name=re.compile("^base$"))
+    slider.focus()
+    before = drawn(page)
+    for _ in range(3):
+        page.keyboard.press("ArrowLeft")
+    base = 8414.0  # three fortieths of a decade below 10,000, to four digits
+    settle(page, base=base)
+    assert drawn(page) != before
+    wanted = sinusoidal(torch.arange(16), 8, torch.tensor(base, dtype=torch.float32))
+    torch.testing.assert_close(torch.tensor(drawn(page)), wanted.flatten(), atol=1e-6, rtol=0)
+
+    run_cell(page, 1)  # panel.length = 24
+    settle(page, length=24)
+    assert page.get_by_role("slider", name=re.compile("^length$")).get_attribute("aria-valuetext") == "24"
+
+    run_cell(page, 2)  # a linked slider of ipywidgets is moved
+    settle(page, length=12)
+
+    page.get_by_role("combobox", name="layout").select_option("half")
+    settle(page, layout=1)
+    wanted = sinusoidal(torch.arange(12), 8, torch.tensor(base, dtype=torch.float32), layout="half")
+    torch.testing.assert_close(torch.tensor(drawn(page)), wanted.flatten(), atol=1e-6, rtol=0)
+
+    run_cell(page, 3)  # observe
+    field = page.get_by_role("textbox", name="base, exact value")
+    field.fill("500")
+    field.press("Enter")
+    settle(page, base=500)
+
+    field = page.get_by_role("textbox", name="length, exact value")
+    field.fill("31")
+    field.press("Enter")
+    message = page.locator(".pe-message")
+    message.wait_for(state="visible")
+    assert message.inner_text() == "RuntimeError: thirty-one <b>is</b> refused"
+    field.fill("13")
+    field.press("Enter")
+    settle(page, length=13)
+    assert not message.is_visible()
+
+    run_cell(page, 4)
+    printed = page.locator(".jp-OutputArea-output pre", has_text="seen")
+    printed.wait_for(timeout=20_000)
+    text = printed.inner_text()
+    assert "seen [500.0] linked 13" in text
+    assert "'length': 13" in text
+    assert "'base': 500.0" in text
+    assert "'layout': 'half'" in text
+    assert not errors
+    page.close()
