@@ -19,7 +19,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
-from .explore.views import Heatmap, Lines, Plane, Readout, View
+from .explore.views import Heatmap, Lines, Plane
 from .source import book_mode
 
 #: The hues of Okabe and Ito, told apart with every common form of colour blindness, at a lightness that keeps a
@@ -77,10 +77,17 @@ class Picture:
             text = file.getvalue()
         text = text[text.index("<svg") :]
         text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL).replace(INK, "currentColor")
+        # Inside a page a style element would style the page: what it says goes on the element itself.
+        text = re.sub(r"<style.*?</style>", "", text, flags=re.DOTALL)
         mark = "p" + hashlib.sha256(text.encode()).hexdigest()[:8] + "-"
         text = re.sub(r'\bid="', f'id="{mark}', text)
         text = re.sub(r'(href="#|url\(#)', rf"\g<1>{mark}", text)
-        return text.replace("<svg", f'<svg role="img" aria-label="{html.escape(self.alt)}" class="pe-picture"', 1)
+        return text.replace(
+            "<svg",
+            f'<svg role="img" aria-label="{html.escape(self.alt)}" class="pe-picture" '
+            'style="stroke-linejoin: round; stroke-linecap: butt"',
+            1,
+        )
 
     def png(self) -> bytes:
         """The figure as a PNG on white, at twice the screen's resolution."""
@@ -127,29 +134,23 @@ def plane(arrows: ArrayLike, *, alt: str, **view: Any) -> Picture:
     return draw(Plane(**view), [_numpy(arrows)], alt=alt)
 
 
-def draw(view: View, data: Sequence[np.ndarray], *, alt: str) -> Picture:
+def draw(view: Heatmap | Lines | Plane, data: Sequence[np.ndarray], *, alt: str) -> Picture:
     """One view of the data that its ``read`` gave, as a picture."""
-    if isinstance(view, Readout):
-        fig, ax = figure(5.0, 0.3 + 0.25 * len(data[0]))
-    elif isinstance(view, Plane):
-        fig, ax = figure(3.6, 3.6)
-    else:
-        fig, ax = figure(6.4, 3.4 if isinstance(view, Heatmap) else 2.8)
+    sizes = {"heatmap": (6.4, 3.4), "lines": (6.4, 2.8), "plane": (3.6, 3.6)}
+    fig, ax = figure(*sizes[view.kind])
     with mpl.rc_context(STYLE):
         draw_on(ax, view, data)
     return Picture(fig, alt)
 
 
-def draw_on(ax: Axes, view: View, data: Sequence[np.ndarray]) -> None:
+def draw_on(ax: Axes, view: Heatmap | Lines | Plane, data: Sequence[np.ndarray]) -> None:
     """Draw one view on given axes, for figures of several."""
     if isinstance(view, Heatmap):
         _heatmap(ax, view, data[0])
     elif isinstance(view, Lines):
         _lines(ax, view, *data)
-    elif isinstance(view, Plane):
-        _plane(ax, view, data[0])
     else:
-        _readout(ax, view, data[0])
+        _plane(ax, view, data[0])
     if view.title:
         ax.set_title(view.title)
 
@@ -228,15 +229,7 @@ def _plane(ax: Axes, view: Plane, tips: np.ndarray) -> None:
         if index < len(view.labels):
             ax.annotate(view.labels[index], (x, y), xytext=(4 if x >= 0 else -4, 4 if y >= 0 else -4),
                         textcoords="offset points", ha="left" if x >= 0 else "right",
-                        va="bottom" if y >= 0 else "top")  # fmt: skip
+                        va="bottom" if y >= 0 else "top").set_in_layout(False)  # fmt: skip
     bound = view.limit
     ax.set(xlim=(-bound, bound), ylim=(-bound, bound), aspect="equal", xlabel=view.x, ylabel=view.y)
     ax.grid(linewidth=0.4, alpha=0.25, color=INK)
-
-
-def _readout(ax: Axes, view: Readout, numbers: np.ndarray) -> None:
-    ax.axis("off")
-    for index, number in enumerate(numbers):
-        label = view.labels[index] if index < len(view.labels) else f"value {index}"
-        ax.text(0, 1 - (index + 0.5) / len(numbers), f"{label}: {number:.{view.digits}f}", va="center",
-                transform=ax.transAxes, fontsize=10)  # fmt: skip

@@ -13,7 +13,7 @@ import numpy as np
 from .. import plot
 from .explorer import Explorer, _short
 from .export import graphs
-from .views import Heatmap, Lines, Plane, View
+from .views import Heatmap, Lines, Plane, Readout, View
 
 
 def element(explorer: Explorer, values: Mapping[str, Any], identity: str) -> str:
@@ -25,7 +25,7 @@ def element(explorer: Explorer, values: Mapping[str, Any], identity: str) -> str
         "graphs": {key: base64.b64encode(graph).decode() for key, graph in exported.items()},
     }
     data = json.dumps(payload, ensure_ascii=True).replace("<", "\\u003c").replace("&", "\\u0026")
-    stills = "".join(f'<div class="pe-still">{svg}</div>' for svg in _stills(explorer, values))
+    stills = "".join(f'<div class="pe-still">{still}</div>' for still in _stills(explorer, values))
     state = ", ".join(f"{name.replace('_', ' ')} {_short(value)}" for name, value in values.items())
     return (
         f'<figure class="pe-panel" id="{html.escape(identity)}">'
@@ -39,12 +39,24 @@ def element(explorer: Explorer, values: Mapping[str, Any], identity: str) -> str
 
 def _stills(explorer: Explorer, values: Mapping[str, Any]) -> list[str]:
     tensors = [t.cpu().double().numpy() for t in explorer.run(values)]
-    svgs = []
+    stills = []
     for view in explorer.views:
         count = 2 if isinstance(view, Lines) else 1
         data, tensors = tensors[:count], tensors[count:]
-        svgs.append(plot.draw(view, data, alt=summary(view, data)).svg())
-    return svgs
+        if isinstance(view, Readout):
+            stills.append(_readout(view, data[0]))
+        else:
+            stills.append(plot.draw(view, data, alt=summary(view, data)).svg())
+    return stills
+
+
+def _readout(view: Readout, numbers: np.ndarray) -> str:
+    title = f'<p class="pe-view-title">{html.escape(view.title)}</p>' if view.title else ""
+    pairs = "".join(
+        f"<div><dt>{html.escape(_label(view, index))}</dt><dd>{number:.{view.digits}f}</dd></div>"
+        for index, number in enumerate(numbers)
+    )
+    return f'{title}<dl class="pe-readout">{pairs}</dl>'
 
 
 def summary(view: View, data: list[np.ndarray]) -> str:
@@ -54,20 +66,18 @@ def summary(view: View, data: list[np.ndarray]) -> str:
         rows, columns = data[0].shape
         return f"{name}{rows} rows ({view.y}) by {columns} columns ({view.x}), {_range(data[0])}."
     if isinstance(view, Lines):
-        parts = []
-        for index, line in enumerate(data[1]):
-            label = view.labels[index] if index < len(view.labels) else f"line {index + 1}"
-            parts.append(f"{label}: {_range(line)}")
+        parts = [f"{_label(view, index)}: {_range(line)}" for index, line in enumerate(data[1])]
         return f"{name}{view.y} against {view.x}; " + "; ".join(parts) + "."
-    labels = view.labels
-    parts = []
-    for index, item in enumerate(data[0]):
-        label = (
-            labels[index] if index < len(labels) else f"{'arrow' if isinstance(view, Plane) else 'value'} {index + 1}"
-        )
-        value = f"({item[0]:.2f}, {item[1]:.2f})" if isinstance(view, Plane) else f"{item:.{view.digits}f}"
-        parts.append(f"{label} {value}")
+    if isinstance(view, Plane):
+        parts = [f"{_label(view, index)} ({x:.2f}, {y:.2f})" for index, (x, y) in enumerate(data[0])]
+    else:
+        parts = [f"{_label(view, index)} {number:.{view.digits}f}" for index, number in enumerate(data[0])]
     return name + "; ".join(parts) + "."
+
+
+def _label(view: Lines | Plane | Readout, index: int) -> str:
+    noun = {"lines": "line", "plane": "arrow", "readout": "value"}[view.kind]
+    return str(view.labels[index]) if index < len(view.labels) else f"{noun} {index + 1}"
 
 
 def _range(values: np.ndarray) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import gzip
 import os
 import shutil
 from pathlib import Path
@@ -35,17 +34,16 @@ def _copy(app: Any, error: Exception | None) -> None:
     for name in (*SHIPPED, "style.css"):
         if not _same(STATIC / name, target / name):
             shutil.copy2(STATIC / name, target / name)
-    source, script = STATIC / "runtime.wasm.gz", target / "runtime.wasm.js"
+    inline(target)
+
+
+def inline(folder: Path) -> None:
+    """Write the runtime as a script too: a page opened from disk may load scripts, but not fetch."""
+    source, script = STATIC / "runtime.wasm.gz", folder / "runtime.wasm.js"
     if not script.exists() or script.stat().st_mtime < source.stat().st_mtime:
-        text = base64.b64encode(source.read_bytes()).decode()  # a page opened from disk may load scripts, but not fetch
+        text = base64.b64encode(source.read_bytes()).decode()
         script.write_text(f'globalThis.posencWasm="{text}";', encoding="ascii")
 
 
 def _same(a: Path, b: Path) -> bool:
     return b.exists() and (a.stat().st_size, int(a.stat().st_mtime)) == (b.stat().st_size, int(b.stat().st_mtime))
-
-
-def unpacked_size() -> int:
-    """The size of the runtime before compression, in bytes: what a page's progress bar counts up to."""
-    with gzip.open(STATIC / "runtime.wasm.gz") as file:
-        return file.seek(0, os.SEEK_END)

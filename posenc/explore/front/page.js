@@ -117,6 +117,14 @@ function engine(spec, id) {
   };
 }
 
+// A link leads to one panel. Panels above it may still grow when they come alive, so the page is aimed at it again
+// after each, until the reader takes over.
+let target = null;
+const aim = () => target?.scrollIntoView({ block: "start", behavior: "instant" });
+for (const kind of ["wheel", "touchstart", "pointerdown", "keydown"]) {
+  addEventListener(kind, () => (target = null), { passive: true, capture: true });
+}
+
 function open(root) {
   const spec = JSON.parse(root.querySelector(".pe-data").textContent);
   const panel = new Panel(root, spec, engine(spec, root.id));
@@ -130,10 +138,12 @@ function open(root) {
   const addressed = () => {
     const values = fromHash(location.hash, root.id, spec.controls);
     if (!values) return;
+    target = root;
     panel.set(values);
-    root.scrollIntoView({ block: "start" });
+    aim();
   };
   addEventListener("hashchange", addressed);
+  root.addEventListener("pe-drawn", aim, { once: true });
   const near = new IntersectionObserver(
     ([entry]) => {
       if (!entry.isIntersecting) return;

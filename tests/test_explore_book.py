@@ -1,0 +1,423 @@
+"""explore() in the built book, in a real browser: every control of every explorer, against torch."""
+
+from __future__ import annotations
+
+import base64
+import linecache
+import re
+import shutil
+from pathlib import Path
+
+import nbformat
+import numpy as np
+import pytest
+import torch
+
+
+from posenc import Heatmap, Lines, Plane, Readout, explore, logarithmic, sinusoidal
+from posenc.explore.controls import Choice, Slider
+from posenc.explore.explorer import Explorer
+from posenc.explore.panel import Page
+from posenc.explore.sphinx import SHIPPED, STATIC, inline
+
+ROOT = Path(__file__).parents[1]
+CHAPTERS = sorted(path.stem for path in (ROOT / "chapters").glob("*.ipynb"))
+READ = """id => { const { panel } = document.getElementById(id);
+  const text = bytes => { let s = ""; for (let i = 0; i < bytes.length; i += 8192) s += String.fromCharCode(...bytes.subarray(i, i + 8192)); return btoa(s); };
+  return { shown: panel.shown, tensors: panel.tensors.map(({ shape, data }) =>
+    ({ shape, data: text(new Uint8Array(data.buffer, data.byteOffset, data.byteLength)) })) }; }"""
+
+
+def explorers(stem: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, Explorer]:
+    """The explorers of a chapter by the id of their element, from running its cells here."""
+    found = {}
+
+    class Recorded(Page):
+        _counts = {}
+
+        def __init__(self, explorer):
+            super().__init__(explorer)
+            found[self._identity] = explorer
+
+    monkeypatch.setenv("POSENC_BOOK", "1")
+    monkeypatch.setattr("posenc.explore.panel.Page", Recorded)
+    namespace = {"__name__": "__main__", "display": lambda *shown: None}
+    notebook = nbformat.read(ROOT / "chapters" / f"{stem}.ipynb", 4)
+    with torch.random.fork_rng():
+        for number, cell in enumerate(c for c in notebook.cells if c.cell_type == "code"):
+            name = f"<{stem} {number}>"
+            linecache.cache[name] = (len(cell.source), None, cell.source.splitlines(keepends=True), name)
+            exec(compile(cell.source, name, "exec"), namespace)
+    return found
+
+
+def live(page, identity: str) -> None:
+    page.evaluate("id => document.getElementById(id).scrollIntoView()", identity)
+    page.wait_for_selector(f"#{identity}.pe-live", timeout=60_000)
+    settled(page, identity)
+
+
+def settled(page, identity: str) -> None:
+    page.wait_for_function(
+        """id => { const { panel } = document.getElementById(id);
+           return !panel.running && Object.keys(panel.values).every(n => panel.values[n] === panel.shown[n]); }""",
+        arg=identity,
+    )
+
+
+def compare(page, identity: str, explorer: Explorer) -> float:
+    """The largest difference between what the page holds and what torch returns, relative to the largest value."""
+    got = page.evaluate(READ, identity)
+    wanted = explorer.run(explorer.unwire(got["shown"]))
+    assert len(got["tensors"]) == len(wanted)
+    largest = 0.0
+    for ours, true in zip(got["tensors"], wanted, strict=True):
+        assert ours["shape"] == list(true.shape)
+        data = np.frombuffer(base64.b64decode(ours["data"]), np.float32).reshape(ours["shape"])
+        np.testing.assert_array_equal(np.isfinite(data), np.isfinite(true.numpy()))
+        finite = np.isfinite(data)
+        scale = max(1.0, float(np.abs(true.numpy()[finite]).max(initial=0.0)))
+        largest = max(largest, float(np.abs(data - true.numpy())[finite].max(initial=0.0)) / scale)
+    return largest
+
+
+def move(page, identity: str, explorer: Explorer):
+    """Move each control of a panel, as a reader would: to both ends and between; back to its start after each."""
+    root = page.locator(f"#{identity}")
+    for control in explorer.controls:
+        label = control.name.replace("_", " ")
+        if isinstance(control, Slider):
+            slider = root.get_by_role("slider", name=label, exact=True)
+            start = slider.input_value()
+            for key in ("Home", "PageUp", "ArrowRight", "End", "ArrowLeft"):
+                slider.focus()
+                page.keyboard.press(key)
+                settled(page, identity)
+                yield f"{control.name} {key}"
+            slider.evaluate("(s, v) => { s.value = v; s.dispatchEvent(new Event('input')); }", start)
+        elif isinstance(control, Choice):
+            select = root.get_by_role("combobox", name=label, exact=True)
+            for index in reversed(range(len(control.values))):
+                select.select_option(index=index)
+                settled(page, identity)
+                yield f"{control.name} {control.labels[index]}"
+            select.select_option(index=control.index(control.start))
+        else:
+            for _ in range(2):
+                root.get_by_role("checkbox", name=label, exact=True).click()
+                settled(page, identity)
+                yield control.name
+    settled(page, identity)
+
+
+@pytest.mark.parametrize("stem", CHAPTERS)
+def test_every_control_moves_and_the_page_equals_torch(stem, book, open_page, monkeypatch, record_property):
+    shown = explorers(stem, monkeypatch)
+    assert shown, f"{stem} has no explorer"
+    opened = open_page((book / "chapters" / f"{stem}.html").as_uri(), offline=True)
+    page, largest = opened.page, 0.0
+    assert sorted(page.eval_on_selector_all("figure.pe-panel", "all => all.map(e => e.id)")) == sorted(shown)
+    for identity, explorer in shown.items():
+        live(page, identity)
+        largest = max(largest, compare(page, identity, explorer))
+        for moved in move(page, identity, explorer):
+            far = compare(page, identity, explorer)
+            assert far < 1e-3, f"{identity}: after {moved} the page differs from torch by {far:.2g}"
+            largest = max(largest, far)
+        for label, values in explorer.presets.items():
+            page.locator(f"#{identity}").get_by_role("button", name=label, exact=True).click()
+            settled(page, identity)
+            assert page.evaluate(READ, identity)["shown"].items() >= explorer.wire(values).items()
+            largest = max(largest, compare(page, identity, explorer))
+        assert page.locator(f"#{identity} .pe-message").is_hidden()
+    print(f"{stem}: {len(shown)} explorers, largest difference from torch {largest:.1e}")
+    record_property("largest difference from torch", largest)
+    assert not opened.problems
+
+
+@pytest.mark.parametrize("stem", CHAPTERS)
+def test_a_picture_stands_where_no_script_runs(stem, book, browser):
+    page = browser.new_page(java_script_enabled=False)
+    page.goto((book / "chapters" / f"{stem}.html").as_uri())
+    panels = page.locator("figure.pe-panel")
+    assert panels.count() > 0
+    for panel in panels.all():
+        assert panel.locator("svg[role=img]").count() >= 1
+        for picture in panel.locator("svg[role=img]").all():
+            assert picture.is_visible()
+            assert len(picture.get_attribute("aria-label")) > 20
+        assert panel.locator(".pe-state").is_visible()
+    page.close()
+
+
+# Pages made here, for what no chapter should show.
+
+
+def still(n=3):
+    return torch.arange(n) + 0.5
+
+
+def odd(x=1.0):
+    return torch.stack((1 / x, (x - 1).sqrt(), x))
+
+
+def slow(n=300):
+    matrix = torch.ones(n, n) / n
+    for _ in range(40):
+        matrix = (matrix @ matrix).tanh() + 0.001 * torch.arange(n)[:, None]
+    return matrix
+
+
+def turned(angle=0.5, sign="plus", twice=False):
+    a = angle * (2 if twice else 1) * (-1 if sign == "minus" else 1)
+    return torch.stack((a.cos(), a.sin())).unsqueeze(0), a
+
+
+def encoding(length=128, dim=64, base=10_000.0):
+    table = sinusoidal(torch.arange(length), dim, base)
+    return table, table[:, :4].T
+
+
+EVIL = '"><img src=x onerror="window.hurt=1"><script>window.hurt=1</script>&lt;b&gt;'
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A folder with a page of explorers and all that they need."""
+    pytest.importorskip("onnxruntime")
+    folder = tmp_path_factory.mktemp("site")
+    (folder / "posenc").mkdir()
+    for name in (*SHIPPED, "style.css"):
+        shutil.copy(STATIC / name, folder / "posenc" / name)
+    inline(folder / "posenc")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("POSENC_BOOK", "1")
+        patch.setattr(Page, "_counts", {})
+        pages = [
+            explore(encoding, Heatmap(x="dimension", y="position", scale="diverging", limits=(-1, 1)),
+                    Lines(x="position", y="value", labels=["a", "b", "c", "d"]), length=(8, 512), dim=(8, 128, 8),
+                    base=logarithmic(10, 1e6), presets={"Transformer": {"base": 10_000.0}}),
+            explore(turned, Plane(labels=[EVIL]), Readout(labels=[EVIL], title=EVIL), title=EVIL, angle=(-3.0, 3.0),
+                    sign={"plus": "plus", EVIL: "minus"}, twice=False, presets={EVIL: {"angle": 1.0}}),
+            explore(slow, Heatmap(), n=(2, 700)),
+            explore(odd, Readout(), x=(0.5, 2.0)),
+            explore(still, Readout(), n=(1, 5)),
+        ]  # fmt: skip
+        elements = [page._repr_mimebundle_()["text/html"] for page in pages]
+    head = '<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>Explorers</title>'
+    gap = '<div style="height: 4000px"></div>'
+    (folder / "index.html").write_text(
+        f'<!doctype html><html lang="en">{head}<link rel="stylesheet" href="posenc/style.css"><link rel="icon" href="data:,">'
+        f"<body><main><h1>Explorers</h1>{gap}{''.join(elements)}</main><script defer src=posenc/page.js></script>",
+        encoding="utf-8",
+    )
+    return folder
+
+
+@pytest.fixture
+def opened(made, open_page):
+    return open_page((made / "index.html").as_uri())
+
+
+def test_labels_and_values_reach_the_page_as_text(opened):
+    page = opened.page
+    live(page, "explore-turned")
+    root = page.locator("#explore-turned")
+    root.get_by_role("combobox").select_option(label=EVIL)
+    root.get_by_role("button", name=EVIL, exact=True).click()
+    settled(page, "explore-turned")
+    root.get_by_text("Numbers").click()
+    assert page.evaluate("window.hurt") is None
+    assert root.locator("img").count() == 0
+    assert root.locator(".pe-title").last.inner_text() == EVIL
+    assert root.locator(".pe-body dt").inner_text() == EVIL
+    assert EVIL in root.locator(".pe-plane svg").text_content()
+
+
+def test_rubbish_in_a_field_is_refused_in_place(opened):
+    page = opened.page
+    live(page, "explore-encoding")
+    root = page.locator("#explore-encoding")
+    field, message = root.get_by_role("textbox", name="base, exact value"), root.locator(".pe-message")
+    for text in ("abc", "", "<b>1</b>", "1e99", "0,5", "-3"):
+        field.fill(text)
+        field.press("Enter")
+        assert re.search("no number|out of range", message.inner_text())
+        assert field.input_value() == "10,000"
+    field.fill("5e5")
+    field.press("Enter")
+    settled(page, "explore-encoding")
+    assert message.is_hidden()
+    assert page.evaluate(READ, "explore-encoding")["shown"]["base"] == 500_000
+    assert compare(page, "explore-encoding", Explorer(encoding, (Heatmap(), Lines()), {"length": (8, 512), "dim": (8, 128, 8), "base": logarithmic(10, 1e6)})) < 1e-4  # fmt: skip
+
+
+def test_what_is_not_a_number_is_said_and_left_blank(opened):
+    page = opened.page
+    live(page, "explore-odd")
+    root = page.locator("#explore-odd")
+    slider = root.get_by_role("slider")
+    slider.focus()
+    page.keyboard.press("Home")
+    settled(page, "explore-odd")
+    assert root.locator(".pe-message").inner_text() == "1 of these numbers is not a number (NaN) and left blank."
+    page.keyboard.press("End")
+    settled(page, "explore-odd")
+    assert root.locator(".pe-message").is_hidden()
+
+
+def test_a_slow_function_never_queues_and_the_page_stays_free(opened):
+    page = opened.page
+    live(page, "explore-slow")
+    got = page.evaluate(
+        """async () => { const root = document.getElementById("explore-slow"), { panel } = root;
+        const slider = root.querySelector("input[type=range]"), before = panel.computed;
+        let longest = 0, last = performance.now(), said = false;
+        for (let i = 0; i < 60; i++) {
+          slider.value = String(600 + i); slider.dispatchEvent(new Event("input"));
+          await new Promise(f => setTimeout(f, 10));
+          longest = Math.max(longest, performance.now() - last); last = performance.now();
+          said ||= panel.status.textContent.includes("computing") && panel.body.getAttribute("aria-busy") === "true";
+        }
+        while (panel.running) { await new Promise(f => setTimeout(f, 10));
+          said ||= panel.status.textContent.includes("computing"); }
+        return { computed: panel.computed - before, n: panel.shown.n, longest, said, after: panel.status.textContent }; }"""
+    )
+    assert got["n"] == 2 + 659  # the last of sixty moves, the slider's step 659
+    assert got["computed"] < 30
+    assert got["said"]
+    assert got["after"] == ""
+
+
+def test_the_runtime_loads_once_and_only_when_an_explorer_comes_near(made, open_page):
+    import functools
+    import http.server
+    import threading
+
+    from tests.browser import Quiet
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=made)) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        opened = open_page(f"http://127.0.0.1:{server.server_port}/index.html")
+        page, asked = opened.page, []
+        page.on("request", lambda r: r.url.startswith("http") and asked.append(r.url.rsplit("/", 1)[-1]))
+        page.wait_for_timeout(500)
+        assert asked == []  # the panels are 4,000 pixels down
+        assert page.locator("#explore-encoding .pe-stills svg").first.get_attribute("role") == "img"
+        for identity in ("explore-encoding", "explore-turned", "explore-slow"):
+            live(page, identity)
+        assert sorted(asked) == ["runtime.js", "runtime.wasm.gz"]
+        assert not opened.problems
+        server.shutdown()
+    assert sum((made / "posenc" / name).stat().st_size for name in ("runtime.js", "runtime.wasm.gz")) <= 4e6
+
+
+def test_progress_is_shown_while_the_runtime_loads(made, open_page):
+    opened = open_page((made / "index.html").as_uri())
+    page = opened.page
+    page.route("**/runtime.wasm.js", lambda route: (page.wait_for_timeout(400), route.continue_()))
+    page.evaluate("document.getElementById('explore-encoding').scrollIntoView()")
+    page.wait_for_selector("#explore-encoding progress:not([hidden])", state="visible")
+    page.wait_for_selector("#explore-encoding.pe-live")
+    page.wait_for_selector("#explore-encoding progress", state="hidden")
+
+
+def test_a_missing_runtime_is_said_and_the_picture_stays(made, open_page, tmp_path):
+    broken = tmp_path / "site"
+    shutil.copytree(made, broken)
+    (broken / "posenc" / "runtime.wasm.js").unlink()
+    page = open_page((broken / "index.html").as_uri()).page
+    page.evaluate("document.getElementById('explore-encoding').scrollIntoView()")
+    root = page.locator("#explore-encoding")
+    root.locator(".pe-message").wait_for(state="visible")
+    assert "runtime.wasm.js is missing" in root.locator(".pe-message").inner_text()
+    assert root.locator(".pe-stills svg").first.is_visible()
+
+
+@pytest.mark.parametrize("address", ["file", "http"])
+def test_a_link_reopens_the_same_state(address, made, open_page, request):
+    if address == "http":
+        import functools
+        import http.server
+        import threading
+
+        from tests.browser import Quiet
+
+        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=made))
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        request.addfinalizer(server.server_close)
+        request.addfinalizer(server.shutdown)
+        url = f"http://127.0.0.1:{server.server_port}/index.html"
+    else:
+        url = (made / "index.html").as_uri()
+    page = open_page(url).page
+    live(page, "explore-turned")
+    root = page.locator("#explore-turned")
+    root.get_by_role("slider").focus()
+    page.keyboard.press("ArrowRight")
+    root.get_by_role("combobox").select_option(index=1)
+    root.get_by_role("checkbox").click()
+    settled(page, "explore-turned")
+    root.get_by_role("button", name="Copy link").click()
+    page.wait_for_function("location.hash.length > 10")
+    before = page.evaluate(READ, "explore-turned")
+    again = open_page(page.url).page
+    again.wait_for_selector("#explore-turned.pe-live")
+    settled(again, "explore-turned")
+    assert again.evaluate(READ, "explore-turned") == before
+    assert before["shown"]["twice"] is True
+    assert before["shown"]["sign"] == 1
+    top = again.evaluate("document.getElementById('explore-turned').getBoundingClientRect().top")
+    assert 0 <= top < 300
+
+
+def test_everything_has_a_name_a_value_and_words(opened):
+    page = opened.page
+    live(page, "explore-encoding")
+    root = page.locator("#explore-encoding")
+    slider = root.get_by_role("slider", name="base", exact=True)
+    assert slider.get_attribute("aria-valuetext") == "10,000"
+    for role in ("slider", "textbox", "button"):
+        for item in root.get_by_role(role).all():
+            assert item.evaluate("e => (e.labels?.[0] ?? e).textContent || e.ariaLabel").strip()
+    stage = root.locator(".pe-stage").first
+    assert stage.get_attribute("role") == "img"
+    assert stage.get_attribute("aria-label") == "128 rows (position) by 64 columns (dimension), values from −1 to 1."
+    slider.focus()
+    page.keyboard.press("ArrowRight")
+    page.wait_for_function("document.querySelector('#explore-encoding .pe-spoken').textContent.includes('values from')")
+    root.get_by_text("Numbers").click()
+    first = root.locator("table").first
+    assert "the first 64 of 128 rows and 16 of 64 columns" in first.locator("caption").inner_text()
+    assert first.locator("tbody tr").count() == 64
+    with page.expect_download() as download:
+        root.get_by_role("button", name="Download all as CSV").click()
+    lines = download.value.path().read_text(encoding="utf-8").splitlines()
+    assert len(lines) == 129 + 1 + 129
+    assert lines[1].split(",")[:3] == ["0", "0", "1"]
+
+
+def test_a_finger_moves_a_slider_on_a_phone(made, open_page):
+    page = open_page(
+        (made / "index.html").as_uri(), viewport={"width": 390, "height": 800}, has_touch=True, is_mobile=True
+    ).page
+    live(page, "explore-encoding")
+    slider = page.locator("#explore-encoding").get_by_role("slider", name="length", exact=True)
+    slider.scroll_into_view_if_needed()
+    box = slider.bounding_box()
+    assert box["height"] >= 24
+    page.touchscreen.tap(box["x"] + box["width"] * 0.9, box["y"] + box["height"] / 2)
+    settled(page, "explore-encoding")
+    assert page.evaluate(READ, "explore-encoding")["shown"]["length"] > 400
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+def test_print_keeps_the_pictures(opened):
+    page = opened.page
+    live(page, "explore-encoding")
+    page.emulate_media(media="print")
+    root = page.locator("#explore-encoding")
+    assert root.locator(".pe-stage svg").first.is_visible()
+    assert root.locator(".pe-actions").is_hidden()
+    assert page.locator("#explore-still").locator("svg, dl").first.is_visible()
+    assert len(page.pdf()) > 20_000
