@@ -192,7 +192,7 @@ def _heatmap(ax: Axes, view: Heatmap, matrix: np.ndarray) -> None:
     low, high = limits(view, matrix)
     rows, columns = matrix.shape
     top, left = view.origin
-    extent = (left - 0.5, left + columns - 0.5, top + rows - 0.5, top - 0.5)
+    extent = (left - 0.5, left + max(columns, 1) - 0.5, top + max(rows, 1) - 0.5, top - 0.5)
     with np.errstate(invalid="ignore"):
         image = ax.imshow(matrix, cmap=MAPS[view.scale], vmin=low, vmax=high, aspect="auto", extent=extent)
     ax.set(xlabel=view.x, ylabel=view.y)

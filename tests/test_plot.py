@@ -1,0 +1,143 @@
+"""Pictures: nbval never compares them, so what they draw and say is tested here."""
+
+from __future__ import annotations
+
+import io
+import re
+import xml.etree.ElementTree as ET
+
+import numpy as np
+import pytest
+import torch
+from matplotlib.colors import to_rgb
+from matplotlib.image import imread
+
+from posenc import Heatmap, Lines, Plane, plot
+
+PICTURES = {
+    "heatmap": lambda: plot.heatmap(torch.eye(4), x="dimension", y="position", alt="a diagonal"),
+    "lines": lambda: plot.lines(torch.randn(2, 5), labels=["a", "b"], x="offset", y="score", alt="two lines"),
+    "plane": lambda: plot.plane([[1.0, 0.0], [0.0, 1.0]], labels=["q", "k"], alt="two arrows at right angles"),
+}
+
+
+def luminance(colour: str) -> float:
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in to_rgb(colour)]
+    return float(np.dot(linear, (0.2126, 0.7152, 0.0722)))
+
+
+def contrast(a: str, b: str) -> float:
+    low, high = sorted((luminance(a), luminance(b)))
+    return (high + 0.05) / (low + 0.05)
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_a_notebook_gets_a_png_and_the_sentence(name):
+    picture = PICTURES[name]()
+    bundle = picture._repr_mimebundle_()
+    assert sorted(bundle) == ["image/png", "text/plain"]
+    assert bundle["text/plain"] == f"Picture: {picture.alt}"
+    image = imread(io.BytesIO(bundle["image/png"]))
+    assert image[..., :3].std() > 0.02
+    assert image[0, 0, :3].tolist() == [1, 1, 1]
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_the_book_gets_an_svg_in_the_pages_own_colour(name, monkeypatch):
+    monkeypatch.setenv("POSENC_BOOK", "1")
+    bundle = PICTURES[name]()._repr_mimebundle_()
+    assert sorted(bundle) == ["text/html", "text/plain"]
+    svg = ET.fromstring(re.search(r"<svg.*</svg>", bundle["text/html"], re.DOTALL)[0])
+    assert svg.get("role") == "img"
+    assert svg.get("aria-label") == bundle["text/plain"].removeprefix("Picture: ")
+    assert "currentColor" in bundle["text/html"]
+    assert plot.INK not in bundle["text/html"]
+    assert "<style" not in bundle["text/html"]
+    ids = re.findall(r'\bid="([^"]+)"', bundle["text/html"])
+    assert len(set(ids)) == len(ids)
+    assert set(re.findall(r'(?:href="#|url\(#)([^")]+)', bundle["text/html"])) <= set(ids)
+
+
+def test_ids_differ_between_pictures_and_a_picture_is_the_same_each_time():
+    a, b = PICTURES["heatmap"]().svg(), PICTURES["plane"]().svg()
+    assert not set(re.findall(r'\bid="([^"]+)"', a)) & set(re.findall(r'\bid="([^"]+)"', b))
+    assert PICTURES["heatmap"]().svg() == a
+
+
+def test_the_sentence_is_required_and_escaped():
+    fig, _ = plot.figure()
+    with pytest.raises(ValueError, match="say in one sentence"):
+        plot.picture(fig, alt=" ")
+    assert 'aria-label="&quot;&lt;b&gt;&quot;"' in plot.picture(fig, alt='"<b>"').svg()
+
+
+def test_position_runs_down_and_dimension_runs_right():
+    picture = plot.heatmap(torch.arange(6.0).reshape(2, 3), x="dimension", y="position", alt="six cells")
+    (image,) = picture.figure.axes[0].images
+    assert image.get_array().tolist() == [[0, 1, 2], [3, 4, 5]]
+    left, right, bottom, top = image.get_extent()
+    assert (left, right, top, bottom) == (-0.5, 2.5, -0.5, 1.5)
+
+
+def test_lines_stand_at_their_points_in_their_colours():
+    picture = plot.lines([[1.0, 2.0], [3.0, 4.0]], at=[10, 20], colours=["query", "#123456"], alt="two lines")
+    drawn = picture.figure.axes[0].lines
+    assert [line.get_xydata().tolist() for line in drawn] == [[[10, 1], [20, 2]], [[10, 3], [20, 4]]]
+    assert [line.get_color() for line in drawn] == [plot.COLOURS["query"], "#123456"]
+
+
+def test_a_plane_is_square():
+    axes = plot.plane([[0.5, 0.5]], alt="an arrow").figure.axes[0]
+    assert axes.get_aspect() == 1
+    assert axes.get_xlim() == axes.get_ylim()
+
+
+@pytest.mark.parametrize(
+    ("view", "data", "wanted"),
+    [
+        (Heatmap(limits=(-2, 2)), [[0, 9]], (-2, 2)),
+        (Heatmap(), [[1, 3]], (1, 3)),
+        (Heatmap(), [[1, 1]], (1, 2)),
+        (Heatmap(), [[np.nan, np.inf]], (0, 1)),
+        (Heatmap(scale="diverging"), [[-1, 3]], (-3, 3)),
+        (Heatmap(scale="diverging"), [[0, 0]], (-1, 1)),
+        (Heatmap(scale="cyclic"), [[0, 1]], (0, 2 * np.pi)),
+        (Heatmap(scale="discrete"), [[0, 4]], (-0.5, 4.5)),
+    ],
+)
+def test_the_ends_of_the_colours(view, data, wanted):
+    assert plot.limits(view, np.array(data, float)) == wanted
+
+
+@pytest.mark.parametrize("scale", plot.MAPS)
+def test_scales_are_what_they_say(scale):
+    table = np.frombuffer(plot.table(scale), np.uint8).reshape(256, 3).astype(float)
+    light = table @ [0.2126, 0.7152, 0.0722]
+    if scale == "sequential":
+        assert (np.diff(light) > -1).all()
+        assert light[-1] - light[0] > 150
+    elif scale == "diverging":
+        assert light[128] > 235
+        assert abs(light[0] - light[-1]) < 60
+    elif scale == "cyclic":
+        assert np.abs(table[0] - table[-1]).max() < 12
+
+
+def test_colours_are_legible_in_light_and_dark():
+    for name, colour in {**plot.COLOURS, **dict(enumerate(plot.CYCLE))}.items():
+        assert contrast(colour, "#ffffff") >= 3, name
+        assert contrast(colour, "#14181e") >= 3, name
+
+
+@pytest.mark.parametrize(
+    ("view", "data"),
+    [
+        (Heatmap(), [np.zeros((0, 3))]),
+        (Heatmap(), [np.zeros((1, 1))]),
+        (Plane(), [np.zeros((0, 2))]),
+        (Lines(), [np.zeros(1), np.ones((2, 1))]),
+        (Lines(), [np.zeros(0), np.ones((0, 0))]),
+    ],
+)
+def test_empty_and_single_data_are_drawn(view, data):
+    assert "<svg" in plot.draw(view, data, alt="nothing much").svg()
