@@ -17,6 +17,10 @@ import numpy as np
 from cycler import cycler
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.legend import Legend
+from matplotlib.lines import Line2D
+from matplotlib.spines import Spine
+from matplotlib.text import Text
 from numpy.typing import ArrayLike
 
 from .explore.views import Heatmap, Lines, Plane
@@ -112,7 +116,14 @@ def figure(width: float = 7.0, height: float = 3.2, rows: int = 1, cols: int = 1
 
 
 def picture(fig: Figure, alt: str) -> Picture:
-    """The finished figure, with ``alt`` as its text equivalent."""
+    """The finished figure, with ``alt`` as its text equivalent; what was drawn in black takes the house ink."""
+    drawn: list[Any] = [*fig.findobj(Text), *fig.findobj(Line2D), *fig.findobj(Spine)]
+    for artist in drawn:
+        if mpl.colors.same_color(artist.get_edgecolor() if isinstance(artist, Spine) else artist.get_color(), "black"):
+            artist.set_color(INK)
+    legends: list[Any] = fig.findobj(Legend)
+    for legend in legends:
+        legend.set_frame_on(False)
     return Picture(fig, alt)
 
 

@@ -71,6 +71,16 @@ def test_the_sentence_is_required_and_escaped():
     assert 'aria-label="&quot;&lt;b&gt;&quot;"' in plot.picture(fig, alt='"<b>"').svg()
 
 
+def test_what_is_drawn_without_the_house_style_takes_its_ink():
+    fig, axes = plot.figure()
+    axes.plot([0, 1], label="a line")
+    axes.legend(frameon=True)
+    axes.set_title("a title")
+    svg = plot.picture(fig, alt="one line with a legend").svg()
+    assert "#000000" not in svg
+    assert "#ffffff" not in svg
+
+
 def test_position_runs_down_and_dimension_runs_right():
     picture = plot.heatmap(torch.arange(6.0).reshape(2, 3), x="dimension", y="position", alt="six cells")
     (image,) = picture.figure.axes[0].images
