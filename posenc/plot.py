@@ -149,21 +149,21 @@ def draw(view: Heatmap | Lines | Plane, data: Sequence[np.ndarray], *, alt: str)
     """One view of the data that its ``read`` gave, as a picture."""
     sizes = {"heatmap": (6.4, 3.4), "lines": (6.4, 2.8), "plane": (3.6, 3.6)}
     fig, ax = figure(*sizes[view.kind])
-    with mpl.rc_context(STYLE):
-        draw_on(ax, view, data)
+    draw_on(ax, view, data)
     return Picture(fig, alt)
 
 
 def draw_on(ax: Axes, view: Heatmap | Lines | Plane, data: Sequence[np.ndarray]) -> None:
     """Draw one view on given axes, for figures of several."""
-    if isinstance(view, Heatmap):
-        _heatmap(ax, view, data[0])
-    elif isinstance(view, Lines):
-        _lines(ax, view, *data)
-    else:
-        _plane(ax, view, data[0])
-    if view.title:
-        ax.set_title(view.title)
+    with mpl.rc_context(STYLE):
+        if isinstance(view, Heatmap):
+            _heatmap(ax, view, data[0])
+        elif isinstance(view, Lines):
+            _lines(ax, view, *data)
+        else:
+            _plane(ax, view, data[0])
+        if view.title:
+            ax.set_title(view.title)
 
 
 def limits(view: Heatmap, matrix: np.ndarray) -> tuple[float, float]:

@@ -81,6 +81,15 @@ def test_what_is_drawn_without_the_house_style_takes_its_ink():
     assert "#ffffff" not in svg
 
 
+def test_a_view_drawn_on_given_axes_keeps_the_house_style():
+    fig, axes = plot.figure(cols=2)
+    for ax in axes:
+        plot.draw_on(ax, Heatmap(title="cells"), [np.eye(3)])
+    svg = plot.picture(fig, alt="two diagonals").svg()
+    assert "#000000" not in svg
+    assert axes[0].get_title(loc="left") == "cells"
+
+
 def test_position_runs_down_and_dimension_runs_right():
     picture = plot.heatmap(torch.arange(6.0).reshape(2, 3), x="dimension", y="position", alt="six cells")
     (image,) = picture.figure.axes[0].images
