@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import os
 import re
-import subprocess
-import sys
-import time
-import urllib.request
-from pathlib import Path
 
-import nbformat
 import pytest
 import torch
 
 from posenc import sinusoidal
+from tests.live import jupyterlab, open_notebook, run_cell
 
 pytestmark = pytest.mark.browser
 
@@ -33,56 +26,13 @@ panel = explore(encoding, Heatmap(), length=(8, 32), dim=(2, 16, 2), base=logari
                 layout=["interleaved", "half"])
 panel""",
     "panel.length = 24",
-    "other = ipywidgets.IntSlider(min=8, max=32)\nlinked = ipywidgets.link((panel, 'length'), (other, 'value'))\nother.value = 12",
+    """\
+other = ipywidgets.IntSlider(min=8, max=32)
+linked = ipywidgets.link((panel, 'length'), (other, 'value'))
+other.value = 12""",
     "seen = []\npanel.observe(lambda change: seen.append(change['new']), 'base')",
     "print('seen', seen, 'linked', other.value, 'values', panel.values)",
 ]
-
-
-@pytest.fixture(scope="module")
-def lab(tmp_path_factory):
-    """A JupyterLab of its own, on a free port of this machine, with one notebook."""
-    folder = tmp_path_factory.mktemp("lab")
-    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(text) for text in CELLS])
-    notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3"}
-    nbformat.write(notebook, folder / "live.ipynb")
-    environment = {name: value for name, value in os.environ.items() if name != "POSENC_BOOK"}
-    for name in ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR", "JUPYTERLAB_SETTINGS_DIR"):
-        environment[name] = str(folder / name.lower())
-    log = (folder / "lab.log").open("w+", encoding="utf-8")
-    options = [
-        "--no-browser", "--allow-root", "--ip=127.0.0.1", "--port=0", "--IdentityProvider.token=", "--LabApp.expose_app_in_browser=True",
-        f"--ServerApp.root_dir={folder}", "--LabApp.news_url=", "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
-    ]  # fmt: skip
-    server = subprocess.Popen([sys.executable, "-m", "jupyterlab", *options], stdout=log, stderr=log, env=environment)
-    try:
-        for _ in range(240):
-            found = list((folder / "jupyter_runtime_dir").glob("jpserver-*.json"))
-            if found and (text := found[0].read_text(encoding="utf-8")).strip():
-                url = json.loads(text)["url"]
-                try:
-                    urllib.request.urlopen(url + "api/status", timeout=5).close()
-                    break
-                except OSError:
-                    pass
-            assert server.poll() is None, Path(log.name).read_text(encoding="utf-8")
-            time.sleep(0.25)
-        else:
-            pytest.fail("JupyterLab did not start: " + Path(log.name).read_text(encoding="utf-8"))
-        yield url
-    finally:
-        server.terminate()
-        server.wait(20)
-        log.close()
-
-
-def run_cell(page, index):
-    """Run one cell to its end."""
-    page.evaluate(
-        """async index => { jupyterapp.shell.currentWidget.content.activeCellIndex = index;
-           await jupyterapp.commands.execute('notebook:run-cell'); }""",
-        index,
-    )
 
 
 def drawn(page):
@@ -98,15 +48,16 @@ def settle(page, **wanted):
     )  # fmt: skip
 
 
-def test_sliders_and_python_move_each_other(lab, browser):
+def test_sliders_and_python_move_each_other(tmp_path, browser):
+    with jupyterlab(tmp_path, CELLS) as address:
+        drive(address, browser)
+
+
+def drive(address, browser):
     page = browser.new_page(viewport={"width": 1200, "height": 1000})
     errors = []
     page.on("pageerror", lambda error: errors.append(str(error)))
-    page.goto(lab + "doc/tree/live.ipynb", timeout=60_000)
-    page.wait_for_selector(".jp-Notebook .jp-Cell", timeout=60_000)
-    page.wait_for_function(
-        "() => window.jupyterapp?.shell?.currentWidget?.context?.sessionContext?.session?.kernel", timeout=60_000
-    )
+    open_notebook(page, address)
     run_cell(page, 0)
     page.wait_for_selector(".pe-widget.pe-live", timeout=90_000)
 

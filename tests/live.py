@@ -1,0 +1,71 @@
+"""A JupyterLab of its own for a test or a bench, and the few commands that drive it from a browser."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import nbformat
+
+KERNEL_IDLE = "() => jupyterapp?.shell?.currentWidget?.context?.sessionContext?.session?.kernel?.status === 'idle'"
+
+
+@contextlib.contextmanager
+def jupyterlab(folder: Path, cells: list[str]) -> Iterator[str]:
+    """Serve one notebook of these cells from a folder, with its own settings, on a free port; yields its address."""
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(text) for text in cells])
+    notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3"}
+    nbformat.write(notebook, folder / "live.ipynb")
+    environment = {name: value for name, value in os.environ.items() if name != "POSENC_BOOK"}
+    for name in ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR", "JUPYTERLAB_SETTINGS_DIR"):
+        environment[name] = str(folder / name.lower())
+    options = [
+        "--no-browser", "--allow-root", "--ip=127.0.0.1", "--port=0", "--IdentityProvider.token=",
+        "--LabApp.expose_app_in_browser=True", f"--ServerApp.root_dir={folder}", "--LabApp.news_url=",
+        "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
+    ]  # fmt: skip
+    log = folder / "lab.log"
+    with log.open("w", encoding="utf-8") as file:
+        command = [sys.executable, "-m", "jupyterlab", *options]
+        server = subprocess.Popen(command, stdout=file, stderr=file, env=environment)
+        try:
+            yield _address(server, folder / "jupyter_runtime_dir", log) + "doc/tree/live.ipynb"
+        finally:
+            server.terminate()
+            server.wait(20)
+
+
+def _address(server: subprocess.Popen[bytes], runtime: Path, log: Path) -> str:
+    for _ in range(240):
+        time.sleep(0.25)
+        if server.poll() is not None:
+            break
+        with contextlib.suppress(OSError, StopIteration, json.JSONDecodeError):
+            url = json.loads(next(runtime.glob("jpserver-*.json")).read_text(encoding="utf-8"))["url"]
+            urllib.request.urlopen(url + "api/status", timeout=5).close()
+            return url
+    raise RuntimeError(f"JupyterLab did not start:\n{log.read_text(encoding='utf-8')}")
+
+
+def open_notebook(page: Any, address: str) -> None:
+    """Open the notebook and wait for its kernel."""
+    page.goto(address, timeout=60_000)
+    page.wait_for_function("() => window.jupyterapp", timeout=60_000)
+    page.wait_for_function(KERNEL_IDLE, timeout=60_000)
+
+
+def run_cell(page: Any, index: int) -> None:
+    """Run one cell to its end."""
+    page.evaluate(
+        """async index => { jupyterapp.shell.currentWidget.content.activeCellIndex = index;
+           await jupyterapp.commands.execute('notebook:run-cell'); }""",
+        index,
+    )
