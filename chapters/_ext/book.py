@@ -1,0 +1,174 @@
+"""What the book needs to find out while it is built: a Sphinx extension.
+
+- The launch buttons follow the git remote, so that a fork's book opens the fork's notebooks.
+- Executed notebooks are kept under a key made from the package, so that an edit in ``posenc`` runs them anew.
+- MathJax is copied into the page's own folder: a page asks no other host for anything.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+from importlib import metadata
+from pathlib import Path
+
+import pybtex.plugin
+from pybtex.style.formatting.unsrt import Style as Unsorted
+from sphinx.application import Sphinx
+from sphinx.config import Config
+from sphinx.errors import ExtensionError
+from sphinxcontrib.bibtex.plugin import register_plugin
+from sphinxcontrib.bibtex.style.referencing.author_year import AuthorYearReferenceStyle
+
+ROOT = Path(__file__).resolve().parents[2]
+CACHES_KEPT = 3  # one for the present package, two for branches that one changes between
+
+
+def git(*arguments: str) -> str:
+    """What git answers, or nothing: no git, no repository and no such setting are the same here."""
+    try:
+        answer = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, timeout=10)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return answer.stdout.strip() if answer.returncode == 0 else ""
+
+
+def repository() -> tuple[str, str] | None:
+    """The address and the branch that links lead to; None where there is no public remote."""
+    if "GITHUB_REPOSITORY" in os.environ:
+        address = f"https://github.com/{os.environ['GITHUB_REPOSITORY']}"
+    else:
+        remote = git("remote", "get-url", "origin")
+        found = re.fullmatch(r"(?:.*@|.*://)(?:[^@/]*@)?(github\.com|gitlab\.com)[:/](.+?)/(.+?)(?:\.git)?/?", remote)
+        if not found:
+            return None
+        address = "https://{}/{}/{}".format(*found.groups())
+    head = git("symbolic-ref", "--short", "refs/remotes/origin/HEAD").removeprefix("origin/")
+    here = os.environ.get("GITHUB_REF_NAME", "") if os.environ.get("GITHUB_REF_TYPE") == "branch" else ""
+    return address, here or head or git("branch", "--show-current") or "main"
+
+
+def link(app: Sphinx, config: Config) -> None:
+    """Launch buttons and links to the repository, or none at all."""
+    theme, found = config.html_theme_options, repository()
+    if found is None:
+        theme["launch_buttons"] = {}
+        theme["repository_url"] = ""
+        return
+    theme["repository_url"], theme["repository_branch"] = found
+    theme["use_repository_button"] = theme["use_issues_button"] = True
+    if "github.com" not in found[0]:
+        theme["launch_buttons"].pop("colab_url", None)  # Colab opens notebooks from GitHub only
+
+
+def key() -> str:
+    """One short word for all that a notebook's outputs depend on apart from the notebook itself."""
+    digest = hashlib.sha256()
+    for path in sorted((ROOT / "posenc").rglob("*.py")):
+        digest.update(path.relative_to(ROOT).as_posix().encode() + b"\0" + path.read_bytes())
+    for name in ("torch", "numpy", "onnxscript", "matplotlib", "ipython"):
+        digest.update(f"{name} {metadata.version(name)}\n".encode())
+    return digest.hexdigest()[:16]
+
+
+def cache(app: Sphinx, config: Config) -> None:
+    """Keep executions under the package's key; Sphinx reads all pages again when the key changes."""
+    home = Path(app.outdir).parent / ".jupyter_cache"
+    current = home / key()
+    current.mkdir(parents=True, exist_ok=True)
+    os.utime(current)
+    for old in sorted(home.iterdir(), key=lambda path: path.stat().st_mtime)[:-CACHES_KEPT]:
+        shutil.rmtree(old, ignore_errors=True)
+    config.nb_execution_cache_path = str(current)
+
+
+def kernel(app: Sphinx, config: Config) -> None:
+    """Run the notebooks' kernels with a profile of their own: no reader's start-up files, no chatter in the log."""
+    home = Path(app.outdir).parent / ".ipython"
+    profile = home / "profile_default/ipython_kernel_config.py"
+    profile.parent.mkdir(parents=True, exist_ok=True)
+    profile.write_text('get_config().IPKernelApp.log_level = "ERROR"\n', encoding="utf-8")
+    os.environ["IPYTHONDIR"] = str(home)
+
+
+def mathjax(app: Sphinx) -> None:
+    """Copy the part of MathJax that the pages use: 1.9 MB, of which a page loads about a third, compressed."""
+    if app.builder.format != "html":
+        return
+    (Path(app.outdir) / ICONS).unlink(missing_ok=True)  # Sphinx is about to copy the theme's own
+    source, target = ROOT / "node_modules/mathjax/es5", Path(app.outdir) / "_static/mathjax"
+    if not source.is_dir():
+        raise ExtensionError("MathJax is not there: run `python hatch_build.py`, which fetches it, and build again")
+    fonts, extensions = "output/chtml/fonts/woff-v2", "input/tex/extensions"
+    names = ["tex-chtml.js", *(f"{fonts}/{path.name}" for path in (source / fonts).glob("*.woff"))]
+    names += [f"{extensions}/{path.name}" for path in (source / extensions).glob("*.js") if path.stem != "all-packages"]
+    for name in names:
+        file = target / name
+        if not file.exists() or file.stat().st_size != (source / name).stat().st_size:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(source / name, file)
+
+
+class Entries(Unsorted):
+    """Entries in the order of their authors; the text cites by author and year, so no label is shown."""
+
+    default_sorting_style = "author_year_title"
+
+
+class Citations(AuthorYearReferenceStyle):
+    """Citations by author and year, in round brackets."""
+
+    def __post_init__(self) -> None:
+        for bracket in (self.bracket_textual, self.bracket_parenthetical, self.bracket_year):
+            bracket.left, bracket.right = "(", ")"
+        super().__post_init__()
+
+
+def site(app: Sphinx) -> None:
+    """Where the address of the site is known, a site map and previews for those who share a link."""
+    owner, _, name = os.environ.get("GITHUB_REPOSITORY", "").partition("/")
+    address = os.environ.get("BOOK_URL") or (f"https://{owner}.github.io/{name}/" if name else "")
+    if not address:
+        return
+    app.config.html_baseurl = address.rstrip("/") + "/"
+    app.setup_extension("sphinx_sitemap")
+    app.setup_extension("sphinxext.opengraph")
+    app.config.sitemap_url_scheme = "{link}"
+    app.config.ogp_site_url = app.config.html_baseurl
+    app.config.ogp_social_cards = {"enable": False}
+
+
+ICONS = "_static/scripts/fontawesome.js"
+ENTRANCE = """<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta http-equiv="refresh" content="0; url={page}">
+<title>{title}</title>
+<p><a href="{page}">{title}</a></p>
+</html>
+"""
+
+
+def finish(app: Sphinx, exception: Exception | None) -> None:
+    """An entrance at the top of the site; and the theme's icon script (1.5 MB) makes room, book.css draws the icons."""
+    if exception is not None or app.builder.format != "html":
+        return
+    out = Path(app.outdir)
+    page = f"{app.config.root_doc}.html"
+    (out / "index.html").write_text(ENTRANCE.format(page=page, title=app.config.html_title), encoding="utf-8")
+    (out / ICONS).write_text("/* The icons are in book.css. */\n", encoding="utf-8")
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    pybtex.plugin.register_plugin("pybtex.style.formatting", "book", Entries)
+    register_plugin("sphinxcontrib.bibtex.style.referencing", "book", Citations)
+    site(app)
+    app.connect("config-inited", link)
+    app.connect("config-inited", cache)
+    app.connect("config-inited", kernel)
+    app.connect("builder-inited", mathjax)
+    app.connect("build-finished", finish, priority=100)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,0 +1,32 @@
+/* Small repairs to the theme, each said where it is made. */
+"use strict";
+
+/* Before the first paint: a new reader gets the system's choice of light or dark, without a flash of the other. */
+const root = document.documentElement;
+root.dataset.mode ||= "auto";
+root.dataset.theme ||= matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
+
+/* From disk a page may not fetch another one, so the search shows titles without excerpts there. */
+if (location.protocol === "file:" && typeof DOCUMENTATION_OPTIONS === "object") DOCUMENTATION_OPTIONS.SHOW_SEARCH_SUMMARY = false;
+
+document.addEventListener("DOMContentLoaded", () => {
+  const all = (selector, repair) => document.querySelectorAll(selector).forEach(repair);
+  /* Buttons that have a tooltip for a name get one that says what they do; where there is text, the text is the name. */
+  all(".primary-toggle", button => button.setAttribute("aria-label", "Show or hide the list of chapters"));
+  all(".secondary-toggle", button => button.setAttribute("aria-label", "Show or hide the contents of this page"));
+  all(".search-button-field, details.hide > summary", button => button.removeAttribute("aria-label"));
+  /* The title of the book is the banner of its pages; roles that ARIA has dropped go. */
+  all(".navbar-brand", brand => brand.parentElement.setAttribute("role", "banner"));
+  all(".citation, .citation-list", entry => entry.removeAttribute("role"));
+});
+
+/* What is wider than its column scrolls; only then it is a stop for the Tab key. */
+const scrollers = "div.highlight pre, div.cell_output pre, div.pst-scrollable-table-container, div.math, mjx-container[display]";
+function reach() {
+  for (const box of document.querySelectorAll(scrollers)) {
+    if (box.scrollWidth > box.clientWidth + 1) box.tabIndex = 0;
+    else if (box.tabIndex === 0) box.removeAttribute("tabindex");
+  }
+}
+addEventListener("load", () => setTimeout(reach, 0));
+addEventListener("resize", reach);

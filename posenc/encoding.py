@@ -1,0 +1,76 @@
+"""The places where position can enter attention.
+
+z_i = Σ_j softmax_j( f(q_i, i) · g(k_j, j) / √d + b_ij ) (v_j + r_ij), after x_i ← x_i + p_i.
+"""
+
+from collections.abc import Callable
+from typing import Any, Self
+
+import torch
+from torch import Tensor, nn
+
+DOORS = ("embed", "query", "key", "bias", "rescale", "mix")
+
+
+class Encoding(nn.Module):
+    """Where position can enter attention. This base class opens no door: it is NoPE.
+
+    A scheme overrides `embed`, `query` or `key`, or defines `bias`, `rescale` or `mix`. The first three
+    take positions as the caller has them: (L,), or (B, L) if sequences of the batch differ. The last
+    three take qpos (B, Lq) and kpos (B, Lk), always. What `bias` and `rescale` return takes index
+    tensors b, h, i, j that broadcast to (B, H, Lq, Lk), so qpos[b, i] - kpos[b, j] is how far back a
+    key lies, here and in flex_attention.
+    """
+
+    bias: Callable[..., Any] | None = None
+    """s_ij ← s_ij + b_ij, after scaling. bias(q, k, qpos, kpos) -> f(b, h, i, j)"""
+
+    rescale: Callable[..., Any] | None = None
+    """s_ij ← r_ij(s_ij), after the bias and before the mask. rescale(qpos, kpos) -> f(s, b, h, i, j)"""
+
+    mix: Callable[..., Any] | None = None
+    """z_i ← Σ_j α_ij (v_j + r_ij). mix(weights, v, qpos, kpos) -> z (B, H, Lq, d_v)"""
+
+    exact: tuple[str, ...] = ()
+    """Names of buffers that keep their dtype when the module is cast, since angles need float32."""
+
+    def embed(self, x: Tensor, pos: Tensor) -> Tensor:
+        """x_i ← x_i + p_i, before the first layer; x is (B, L, D)."""
+        return x
+
+    def query(self, q: Tensor, pos: Tensor) -> Tensor:
+        """q_i ← f(q_i, i); q is (B, H, L, d)."""
+        return q
+
+    def key(self, k: Tensor, pos: Tensor) -> Tensor:
+        """k_j ← g(k_j, j); k is (B, H, L, d), and a KV cache stores the result."""
+        return k
+
+    @property
+    def doors(self) -> tuple[str, ...]:
+        """The names of the doors that this encoding opens, read from the object itself."""
+        return tuple(name for name in DOORS if _door(self, name) is not _door(Encoding, name))
+
+    def reset_parameters(self) -> None:
+        """Computes the `exact` buffers anew, where a module built on the meta device gets memory."""
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        """Moves the `exact` buffers with the module, but never casts them."""
+        before = {name: getattr(self, name) for name in self.exact}
+        super()._apply(fn, recurse)
+        for name, value in before.items():
+            device = getattr(self, name).device
+            lost = value.is_meta and device.type != "meta"  # there is memory now, and no value
+            moved = torch.full_like(value, torch.nan, device=device) if lost else value.to(device)
+            setattr(self, name, moved)
+        if any(value.is_meta for value in before.values()):
+            self.reset_parameters()
+        return self
+
+
+def _door(owner: Any, name: str) -> Any:
+    door = getattr(owner, name)
+    return getattr(door, "__func__", door)
+
+
+NoPE = Encoding

@@ -1,0 +1,470 @@
+"""posenc.attention against loops, its backends against one another, and the cache."""
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from posenc import Encoding, KVCache, NoPE, RoPE, attend, attention_weights
+
+BACKENDS = ["dense", "sdpa", "flex"]
+
+
+class Slope(Encoding):
+    """A bias that reads positions: -slope[h] · (i - j)."""
+
+    def __init__(self, heads: int) -> None:
+        super().__init__()
+        self.slope = torch.nn.Parameter(torch.arange(1.0, heads + 1, dtype=torch.float64) / 8, requires_grad=False)
+
+    def bias(self, q, k, qpos, kpos):
+        return lambda b, h, i, j: -self.slope[h] * (qpos[b, i] - kpos[b, j])
+
+
+class Content(Encoding):
+    """A bias that reads the content of query and key."""
+
+    def bias(self, q, k, qpos, kpos):
+        return lambda b, h, i, j: q[b, h, i, 0] * k[b, h, j, 1]
+
+
+class Rescaled(Slope):
+    """A bias, then a function of the score and the distance."""
+
+    def rescale(self, qpos, kpos):
+        return lambda s, b, h, i, j: s.clamp(min=0) * (1 + (qpos[b, i] - kpos[b, j]).abs())
+
+
+class Mixed(Rescaled):
+    """All three doors of attention."""
+
+    def mix(self, weights, v, qpos, kpos):
+        distance = (qpos[:, :, None] - kpos[:, None, :]).to(v.dtype)
+        return weights @ v + (weights * distance[:, None]).sum(-1, keepdim=True)
+
+
+ENCODINGS = {"nope": NoPE, "slope": lambda: Slope(4), "content": Content, "rescaled": lambda: Rescaled(4)}
+ALL = {**ENCODINGS, "mixed": lambda: Mixed(4)}
+
+
+def oracle(q, k, v, encoding, qpos, kpos, causal=True, mask=None, scale=None) -> tuple[Tensor, Tensor]:
+    """Weights and outputs, one number at a time."""
+    batch, heads, queries, dim = q.shape
+    keys, groups = k.shape[2], q.shape[1] // k.shape[1]
+    qpos, kpos = qpos.expand(batch, queries), kpos.expand(batch, keys)
+    mask = torch.ones((), dtype=torch.bool) if mask is None else mask
+    mask = mask.expand(batch, heads, queries, keys)
+    weights = torch.zeros(batch, heads, queries, keys, dtype=torch.float64)
+    z = torch.zeros(batch, heads, queries, v.shape[-1], dtype=torch.float64)
+    for b in range(batch):
+        for h in range(heads):
+            for i in range(queries):
+                seen = {}
+                for j in range(keys):
+                    distance = (qpos[b, i] - kpos[b, j]).item()
+                    if not mask[b, h, i, j] or (causal and distance < 0):
+                        continue
+                    kj = k[b, h // groups, j]
+                    s = sum(q[b, h, i, c].item() * kj[c].item() for c in range(dim))
+                    s *= 1 / math.sqrt(dim) if scale is None else scale
+                    if isinstance(encoding, Slope):
+                        s += -encoding.slope[h].item() * distance
+                    if isinstance(encoding, Content):
+                        s += (q[b, h, i, 0] * kj[1]).item()
+                    if isinstance(encoding, Rescaled):
+                        s = max(s, 0.0) * (1 + abs(distance))
+                    seen[j] = s
+                if not seen:
+                    continue
+                top = max(seen.values())
+                total = sum(math.exp(s - top) for s in seen.values())
+                for j, s in seen.items():
+                    a = weights[b, h, i, j] = math.exp(s - top) / total
+                    z[b, h, i] += a * v[b, h // groups, j]
+                    if isinstance(encoding, Mixed):
+                        z[b, h, i] += a * (qpos[b, i] - kpos[b, j]).item()
+    return weights, z
+
+
+def tensors(queries=4, keys=5, heads=4, grouped=2, dtype=torch.float64, device="cpu", batch=2, dim=6, dim_v=3):
+    make = torch.Generator().manual_seed(1)
+    shapes = (batch, heads, queries, dim), (batch, grouped, keys, dim), (batch, grouped, keys, dim_v)
+    return tuple(torch.randn(s, dtype=torch.float64, generator=make).to(dtype).to(device) for s in shapes)
+
+
+MASKS = {
+    "none": None,
+    "padding": torch.tensor([[True] * 5, [False, False, True, True, True]])[:, None, None, :],
+    "full": torch.rand(2, 4, 4, 5, generator=torch.Generator().manual_seed(2)) > 0.5,
+    "two": torch.rand(4, 5, generator=torch.Generator().manual_seed(3)) > 0.4,
+}
+POSITIONS = {
+    "shared": (torch.arange(1, 5), torch.arange(5)),
+    "batched": (torch.tensor([[1, 2, 3, 4], [9, 5, 0, 7]]), torch.tensor([[0, 1, 2, 3, 4], [4, 3, 9, 9, 1]])),
+}
+
+
+CASES = [  # mask, positions, causal
+    ("none", "shared", True), ("none", "batched", False), ("padding", "batched", True), ("full", "shared", False),
+    ("full", "batched", True), ("two", "shared", True),
+]  # fmt: skip
+SERVED = [
+    (name, backend)
+    for name in ALL
+    for backend in BACKENDS
+    if backend == "dense" or name not in ("mixed", "rescaled") or (name, backend) == ("rescaled", "flex")
+]
+
+
+@pytest.mark.parametrize(("name", "backend"), SERVED)
+@pytest.mark.parametrize(("mask", "positions", "causal"), CASES)
+def test_attention_equals_loops(name, backend, mask, positions, causal):
+    encoding = ALL[name]()
+    q, k, v = tensors()
+    qpos, kpos = POSITIONS[positions]
+    weights, z = oracle(q, k, v, encoding, qpos, kpos, causal, MASKS[mask])
+    found = attend(q, k, v, encoding, qpos, kpos, causal=causal, mask=MASKS[mask], backend=backend)
+    torch.testing.assert_close(found, z, rtol=0, atol=1e-12)
+    if backend == "dense":
+        found = attention_weights(q, k, encoding, qpos, kpos, causal=causal, mask=MASKS[mask])
+        torch.testing.assert_close(found, weights, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("grouped", [1, 2, 4])
+def test_scale_and_grouped_heads(backend, grouped, device):
+    q, k, v = tensors(grouped=grouped, dtype=torch.float32, dim=16, dim_v=16)  # a GPU's flex wants 16
+    qpos, kpos = POSITIONS["shared"]
+    _, z = oracle(q, k, v, NoPE(), qpos, kpos, scale=1.0)
+    on = [x.to(device) for x in (q, k, v, qpos, kpos)]
+    found = attend(*on[:3], NoPE(), *on[3:], scale=1.0, backend=backend)
+    torch.testing.assert_close(found.cpu().double(), z, rtol=0, atol=1e-4)
+
+
+def test_grouped_heads_share_neighbouring_keys():
+    q, k, v = tensors(heads=4, grouped=2)
+    pos = POSITIONS["shared"]
+    whole = attend(q, k, v, NoPE(), *pos)
+    for h in range(4):
+        one = attend(q[:, [h]], k[:, [h // 2]], v[:, [h // 2]], NoPE(), *pos)
+        torch.testing.assert_close(whole[:, [h]], one)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_the_whole_triangle(backend, device):
+    """As many queries as keys at the same rising positions, which sdpa may call causal."""
+    q, k, v = tensors(queries=5, dtype=torch.float32, dim=16, dim_v=16)
+    on = [x.to(device) for x in (q, k, v)]
+    for pos in (torch.arange(5), torch.arange(5) * 3 - 4, torch.tensor([[0, 1, 2, 3, 4], [2, 3, 5, 7, 11]])):
+        _, z = oracle(q, k, v, NoPE(), pos, pos)
+        where = pos.to(device)
+        for kpos in (where, where.clone()):
+            found = attend(*on, NoPE(), where, kpos, backend=backend)
+            torch.testing.assert_close(found.cpu().double(), z, rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("pos", [[4, 3, 2, 1, 0], [0, 1, 1, 2, 2], [0, 1, 2, 0, 1]])
+def test_the_same_positions_that_do_not_rise_are_no_triangle(backend, pos):
+    q, k, v = tensors(queries=5)
+    pos = torch.tensor(pos)
+    _, z = oracle(q, k, v, NoPE(), pos, pos)
+    torch.testing.assert_close(attend(q, k, v, NoPE(), pos, pos, backend=backend), z, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_cached_step_sees_every_key(backend):
+    """torch's is_causal would show a single query the first key only."""
+    q, k, v = tensors(queries=1)
+    z = attend(q, k, v, NoPE(), torch.tensor([4]), torch.arange(5), backend=backend)
+    _, expected = oracle(q, k, v, NoPE(), torch.tensor([4]), torch.arange(5))
+    torch.testing.assert_close(z, expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_masks_may_differ_from_head_to_head(backend, device):
+    q, k, v = (x.to(device) for x in tensors(queries=128, keys=128, dim=16, dim_v=16, dtype=torch.float32))
+    mask = torch.zeros(2, 4, 128, 128, dtype=torch.bool, device=device)
+    mask[0, 0] = True
+    mask[1, 1:3, :, ::2] = True
+    pos = torch.arange(128, device=device)
+    found = attend(q, k, v, NoPE(), pos, pos, causal=False, mask=mask, backend=backend)
+    dense = attend(*(x.double() for x in (q, k, v)), NoPE(), pos, pos, causal=False, mask=mask)
+    torch.testing.assert_close(found.double(), dense, rtol=0, atol=1e-2)
+    assert ((found != 0).any(-1) == mask.any(-1)).all()
+
+
+def test_rows_of_weights_sum_to_one_or_zero():
+    q, k, _ = tensors()
+    weights = attention_weights(q, k, NoPE(), *POSITIONS["batched"], mask=MASKS["full"])
+    sums = weights.sum(-1)
+    may = MASKS["full"] & (POSITIONS["batched"][1][:, None, None, :] <= POSITIONS["batched"][0][:, None, :, None])
+    torch.testing.assert_close(sums, may.any(-1).double())
+    assert 0 < (sums == 0).sum() < sums.numel()
+
+
+@pytest.mark.parametrize("backend", ["dense", "sdpa"])
+@pytest.mark.parametrize("name", ["nope", "slope"])
+def test_a_row_that_sees_nothing_is_zero_and_its_gradient_finite(backend, name, device):
+    q, k, v = (x.requires_grad_() for x in tensors(dtype=torch.float32, device=device))
+    encoding = ENCODINGS[name]().float().to(device).requires_grad_()
+    mask = torch.ones(4, 5, dtype=torch.bool, device=device)
+    mask[2] = False
+    pos = [p.to(device) for p in POSITIONS["shared"]]
+    z = attend(q, k, v, encoding, *pos, mask=mask, backend=backend)
+    z.sum().backward()
+    assert (z[:, :, 2] == 0).all()
+    assert (q.grad[:, :, 2] == 0).all()
+    for x in (q, k, v, *encoding.parameters()):
+        assert x.grad.isfinite().all()
+        assert x.grad.abs().sum() > 0
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_row_whose_bias_shuts_out_all_it_may_see_is_zero(backend):
+    class Window(Encoding):
+        def bias(self, q, k, qpos, kpos):
+            return lambda b, h, i, j: torch.where(qpos[b, i] - kpos[b, j] < 3, 0.0, -torch.inf)
+
+    q, k, v = (x.requires_grad_(backend != "flex") for x in tensors(dtype=torch.float32))
+    qpos = torch.tensor([0, 2, 5, 9])  # 9 is 3 or more from every key
+    z = attend(q, k, v, Window(), qpos, torch.arange(5), backend=backend)
+    assert (z[:, :, 3] == 0).all()
+    assert (z[:, :, :3] != 0).all()
+    if backend != "flex":
+        z.sum().backward()
+        for x in (q, k, v):
+            assert x.grad.isfinite().all()
+
+
+def test_a_large_score_beside_a_masked_one_does_not_leak():
+    q, k, v = torch.full((1, 1, 1, 1), 1e19), torch.tensor([[[[-1e19], [1e19]]]]), torch.tensor([[[[1.0], [2.0]]]])
+    for backend in BACKENDS:
+        z = attend(q, k, v, NoPE(), torch.tensor([0]), torch.arange(2), backend=backend)
+        assert z.item() == 1.0
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_gradients_of_dense_attention(name):
+    q, k, v = (x.requires_grad_() for x in tensors(queries=2, keys=3, batch=1, heads=2, grouped=1, dim=2, dim_v=2))
+    encoding = ALL[name]()
+    qpos, kpos = torch.arange(1, 3), torch.arange(3)
+    assert torch.autograd.gradcheck(lambda *a: attend(*a, encoding, qpos, kpos), (q, k, v))
+
+
+@pytest.mark.parametrize("name", ["nope", "slope", "content"])
+def test_sdpa_has_the_gradients_of_dense(name, device):
+    encoding = ENCODINGS[name]().to(device).requires_grad_()
+    pos = [p.to(device) for p in POSITIONS["batched"]]
+    found = []
+    for backend in ("dense", "sdpa"):
+        inputs = [x.requires_grad_() for x in tensors(device=device)]
+        z = attend(*inputs, encoding, *pos, backend=backend)
+        found.append(torch.autograd.grad(z.square().sum(), [*inputs, *encoding.parameters()]))
+    for dense, sdpa in zip(*found, strict=True):
+        torch.testing.assert_close(dense, sdpa)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("name", ["nope", "slope"])
+def test_half_precision(dtype, backend, name, device):
+    encoding = ENCODINGS[name]().float().to(device)
+    inputs = tensors(dtype=dtype, device=device, dim=16, dim_v=16)
+    pos = [p.to(device) for p in POSITIONS["shared"]]
+    z = attend(*inputs, encoding, *pos, backend=backend)
+    assert z.dtype == dtype
+    assert attention_weights(*inputs[:2], encoding, *pos).dtype == torch.float32
+    exact = attend(*(x.double() for x in inputs), encoding.double(), *pos)
+    torch.testing.assert_close(z.double(), exact, rtol=0, atol=2e-2)
+
+
+def test_scores_of_half_precision_are_summed_in_float32():
+    q = torch.full((1, 1, 1, 64), 40.0, dtype=torch.float16)  # 40 · 40 · 64 = 102 400, beyond float16
+    z = attend(q, q, q, NoPE(), torch.zeros(1), torch.zeros(1), scale=1.0)
+    assert torch.equal(z, q)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(("queries", "keys"), [(0, 0), (0, 3), (3, 0), (1, 1)])
+@pytest.mark.parametrize("masked", [False, True])
+def test_short_sequences(backend, queries, keys, masked):
+    q, k, v = tensors(queries, keys)
+    mask = torch.ones(queries, keys, dtype=torch.bool) if masked else None
+    z = attend(q, k, v, RoPE(6), torch.arange(queries), torch.arange(keys), mask=mask, backend=backend)
+    assert z.shape == (2, 4, queries, 3)
+    if keys == 0:
+        assert (z == 0).all()
+    if (queries, keys) == (1, 1):
+        torch.testing.assert_close(z, v.repeat_interleave(2, dim=1))
+
+
+def test_backends_refuse_what_they_cannot_serve():
+    q, k, v = tensors()
+    pos = POSITIONS["shared"]
+    for name, backend, door in (
+        ("rescaled", "sdpa", "rescale"),
+        ("mixed", "flex", "mix"),
+        ("mixed", "sdpa", "rescale"),
+    ):
+        with pytest.raises(ValueError, match=rf'backend "{backend}" cannot serve {door}, .*: use backend="dense"'):
+            attend(q, k, v, ALL[name](), *pos, backend=backend)
+    with pytest.raises(ValueError, match=r"backend is 'flash': use one of 'dense', 'sdpa', 'flex'"):
+        attend(q, k, v, NoPE(), *pos, backend="flash")
+
+
+def test_flex_refuses_gradients_on_a_cpu():
+    q, k, v = tensors()
+    pos = POSITIONS["shared"]
+    remedy = r'no gradients on a CPU: use backend="dense" or "sdpa", or torch\.no_grad\(\)'
+    with pytest.raises(ValueError, match=remedy):
+        attend(q.requires_grad_(), k, v, NoPE(), *pos, backend="flex")
+    with pytest.raises(ValueError, match=remedy):
+        attend(q.detach(), k, v, Slope(4).requires_grad_(), *pos, backend="flex")
+    with torch.no_grad():
+        found = attend(q, k, v, Slope(4).requires_grad_(), *pos, backend="flex")
+        torch.testing.assert_close(found, attend(q, k, v, Slope(4), *pos))
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+def test_flex_has_gradients_on_a_gpu():
+    pos = torch.arange(64, device="cuda")
+    shape = {"queries": 64, "keys": 64, "dim": 32, "dim_v": 32, "dtype": torch.float32, "device": "cuda"}
+    found = []
+    for backend in ("dense", "flex"):
+        inputs = [x.requires_grad_() for x in tensors(**shape)]
+        encoding = Slope(4).float().cuda()
+        z = attend(*inputs, encoding, pos, pos, backend=backend)
+        found.append(torch.autograd.grad(z.square().sum(), inputs))
+    for dense, flex in zip(*found, strict=True):
+        torch.testing.assert_close(dense, flex, rtol=0, atol=2e-2)
+
+
+@pytest.mark.parametrize("backend", ["dense", "sdpa"])
+def test_compiled_without_a_graph_break_it_is_the_same(backend):
+    torch._dynamo.reset()
+    rope = RoPE(6)
+
+    def layer(q, k, v, qpos, kpos, mask):
+        return attend(rope.query(q, qpos), rope.key(k, kpos), v, rope, qpos, kpos, mask=mask, backend=backend)
+
+    compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
+    q, k, v = tensors(dtype=torch.float32)
+    for positions in POSITIONS.values():
+        args = q, k, v, *positions, MASKS["two"]
+        torch.testing.assert_close(compiled(*args), layer(*args))
+
+
+def test_bad_input_is_refused():
+    q, k, v = tensors()
+    qpos, kpos = POSITIONS["shared"]
+    cases = [
+        ({"mask": torch.zeros(4, 5)}, r"mask is torch\.float32, .* use a bool mask, such as mask == 0"),
+        (
+            {"mask": torch.ones(2, 5, dtype=torch.bool)},
+            r"a mask of padded keys, \(B, Lk\), is mask\[:, None, None, :\]",
+        ),
+        ({"mask": torch.ones(1, 1, 1, 1, 1, dtype=torch.bool)}, r"does not broadcast to .* = \(2, 4, 4, 5\)"),
+        ({"q": q[0]}, r"q has shape \(4, 4, 6\), .* a single head is q\[:, None\]"),
+        ({"k": k[:1]}, r"batches of 2, 1 and 2: expand them to one size"),
+        ({"q": q[:, :3]}, r"3, 2 and 2 heads: use as many in k as in v, and a number that divides the heads of q"),
+        ({"v": v[:, :1]}, r"4, 2 and 1 heads: use as many in k as in v"),
+        ({"k": k[:, :0], "v": v[:, :0]}, r"4, 0 and 0 heads"),
+        ({"k": k[..., :4]}, r"use the same d in q and k, and one value for each key"),
+        ({"v": v[:, :, :4]}, r"one value for each key"),
+        ({"qpos": kpos}, r"qpos holds 5 positions for 4 vectors: .* torch\.arange\(4\)"),
+        ({"kpos": qpos}, r"kpos holds 4 positions for 5 vectors: .* torch\.arange\(5\)"),
+        ({"kpos": kpos.expand(3, 5)}, r"kpos holds positions for 3 sequences and the batch has 2"),
+        ({"kpos": torch.ones(5, dtype=torch.bool)}, r"kpos is torch\.bool, .* use torch\.arange\(length\)"),
+        ({"qpos": torch.tensor(3)}, r"qpos has shape \(\): use \(L,\)"),
+    ]
+    for change, message in cases:
+        arguments = {"q": q, "k": k, "v": v, "encoding": NoPE(), "qpos": qpos, "kpos": kpos} | change
+        for backend in BACKENDS:
+            with pytest.raises(ValueError, match=message):
+                attend(**arguments, backend=backend)
+        if "v" not in change:
+            arguments.pop("v")
+            with pytest.raises(ValueError, match=message.replace("q, k and v", "").replace("2, 1 and 2", "2, 1 and 1")):
+                attention_weights(**arguments)
+
+
+def test_the_cache_returns_all_in_the_order_of_arrival():
+    k, v, pos = torch.randn(2, 3, 20, 4), torch.randn(2, 3, 20, 5), torch.arange(20) + 7
+    cache = KVCache()
+    assert len(cache) == 0
+    assert cache.positions.tolist() == []
+    end = 0
+    for step in (1, 0, 2, 1, 7, 1, 1, 6, 1):
+        chunk = slice(end, end + step)
+        end += step
+        found = cache.extend(k[:, :, chunk], v[:, :, chunk], pos[chunk])
+        for new, expected in zip(found, (k[:, :, :end], v[:, :, :end], pos[:end]), strict=True):
+            assert torch.equal(new, expected)
+        assert len(cache) == end
+        assert torch.equal(cache.positions, pos[:end])
+    assert end == 20
+
+
+def test_what_the_cache_returned_before_stays_what_it_was():
+    k = torch.randn(1, 1, 9, 2)
+    cache, returned = KVCache(), []
+    for n in range(9):
+        returned.append(cache.extend(k[:, :, n : n + 1], k[:, :, n : n + 1], torch.tensor([n]))[0])
+    for n, old in enumerate(returned):
+        assert torch.equal(old, k[:, :, : n + 1])
+
+
+def test_the_cache_copies_each_token_a_few_times_at_most():
+    cache, places = KVCache(), set()
+    for n in range(256):
+        k, _, _ = cache.extend(torch.zeros(1, 1, 1, 2), torch.zeros(1, 1, 1, 2), torch.tensor([n]))
+        places.add(k.untyped_storage().nbytes())
+    assert len(places) <= 9  # 1, 2, 4, ..., 256
+
+
+def test_the_cache_does_not_alias_what_it_was_given():
+    k, pos = torch.zeros(1, 1, 2, 2), torch.arange(2)
+    cache = KVCache()
+    cache.extend(k, k, pos)
+    k += 1
+    pos += 1
+    found = cache.extend(k[:, :, :0], k[:, :, :0], pos[:0])
+    assert (found[0] == 0).all()
+    assert found[2].tolist() == [0, 1]
+
+
+def test_the_cache_holds_positions_for_each_sequence():
+    k, pos = torch.randn(2, 1, 5, 2), torch.tensor([[0, 1, 2, 3, 4], [0, 0, 0, 1, 2]])
+    cache = KVCache()
+    for n in range(5):
+        cache.extend(k[:, :, n : n + 1], k[:, :, n : n + 1], pos[:, n : n + 1])
+    assert torch.equal(cache.positions, pos)
+
+
+def test_the_cache_refuses_what_does_not_fit():
+    k, v, pos = torch.randn(2, 3, 4, 6), torch.randn(2, 3, 4, 5), torch.arange(4)
+    cache = KVCache()
+    with pytest.raises(ValueError, match=r"no gradients: extend it under torch\.no_grad\(\)"):
+        cache.extend(k.clone().requires_grad_(), v, pos)
+    with pytest.raises(ValueError, match=r"one value for each key"):
+        cache.extend(k, v[:, :, :3], pos)
+    with pytest.raises(ValueError, match=r"pos holds 3 positions for 4 vectors"):
+        cache.extend(k, v, pos[:3])
+    assert len(cache) == 0
+    cache.extend(k, v, pos)
+    for args in (
+        (k[:1], v[:1], pos),
+        (k[..., :5], v, pos),
+        (k.double(), v, pos),
+        (k, v, pos.float()),
+        (k, v, pos.expand(2, 4)),
+    ):
+        with pytest.raises(ValueError, match=r"only the length may differ; .* new KVCache\(\)"):
+            cache.extend(*args)
+    assert len(cache) == 4
+    with torch.no_grad():
+        cache.extend(k.clone().requires_grad_(), v, pos)
+    assert not cache.extend(k, v, pos)[0].requires_grad

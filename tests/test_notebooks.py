@@ -1,0 +1,369 @@
+"""The form of the notebooks: what nbval needs to be a test, and what a reader on Colab needs to run them."""
+
+from __future__ import annotations
+
+import ast
+import http.server
+import importlib.util
+import json
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import nbformat
+import normalise
+import pytest
+from nbformat import NotebookNode
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
+from normalise import COLAB_CELL
+
+CHAPTERS = sorted(normalise.CHAPTERS.glob("*.ipynb"))
+IGNORED_SHARE = 20  # at most one code cell in so many may go uncompared
+IGNORE_TAGS = {"nbval-ignore-output", "nbval-skip"}
+IGNORE_COMMENTS = ("NBVAL_IGNORE_OUTPUT", "NBVAL_SKIP", "PYTEST_VALIDATE_IGNORE_OUTPUT")
+STORED = {"text/plain", "text/latex", "text/markdown"}
+AT_HAND = sys.stdlib_module_names | {"posenc", "torch", "numpy", "matplotlib", "IPython", "ipywidgets"}
+
+Check = Callable[[NotebookNode], list[str]]
+
+
+def code_cells(notebook: NotebookNode) -> list[NotebookNode]:
+    return [cell for cell in notebook.cells if cell.cell_type == "code"]
+
+
+def outputs(notebook: NotebookNode) -> Iterator[tuple[int, NotebookNode]]:
+    for number, cell in enumerate(notebook.cells):
+        for output in cell.get("outputs", []):
+            yield number, output
+
+
+def words(notebook: NotebookNode) -> Iterator[tuple[int, str]]:
+    """Everything that a reader can read, with the number of its cell."""
+    for number, cell in enumerate(notebook.cells):
+        yield number, cell.source
+    for number, output in outputs(notebook):
+        yield number, str(output.get("text", "")) + str(output.get("data", ""))
+
+
+def starts_with_install(notebook: NotebookNode) -> list[str]:
+    cells = code_cells(notebook)
+    right = cells and notebook.cells[0] is cells[0] and cells[0].source == COLAB_CELL
+    hidden = cells and "remove-cell" in cells[0].metadata.get("tags", [])
+    return [] if right and hidden else ["cell 0 is not the cell that installs posenc on Colab, tagged remove-cell"]
+
+
+def counts_in_order(notebook: NotebookNode) -> list[str]:
+    counts = [cell.execution_count for cell in code_cells(notebook)]
+    return [] if counts == list(range(1, len(counts) + 1)) else [f"execution counts are {counts}, not 1..n"]
+
+
+def few_ignored(notebook: NotebookNode) -> list[str]:
+    cells = code_cells(notebook)
+    ignored = [
+        cell
+        for cell in cells
+        if IGNORE_TAGS & {tag.lower() for tag in cell.metadata.get("tags", [])}
+        or any(comment in cell.source for comment in IGNORE_COMMENTS)
+    ]
+    allowed = len(cells) // IGNORED_SHARE
+    return [f"{len(ignored)} of {len(cells)} code cells go uncompared, {allowed} may"] if len(ignored) > allowed else []
+
+
+def has_outputs(notebook: NotebookNode) -> list[str]:
+    return [] if any(True for _ in outputs(notebook)) else ["no output is stored, so nbval would compare nothing"]
+
+
+def outputs_are_text(notebook: NotebookNode) -> list[str]:
+    found = []
+    for number, output in outputs(notebook):
+        kinds = {kind.removeprefix("application/papermill.record/") for kind in output.get("data", {})}  # glued values
+        if output.output_type in ("display_data", "execute_result") and "text/plain" not in kinds:
+            found.append(f"cell {number}: an output without text/plain, which nothing compares")
+        if kinds - STORED:
+            found.append(f"cell {number}: stores {', '.join(sorted(kinds - STORED))}, which differs from run to run")
+        if output.output_type == "stream" and output.name == "stderr":
+            found.append(f"cell {number}: writes to stderr, which the book refuses")
+    return found
+
+
+def no_bare_interact(notebook: NotebookNode) -> list[str]:
+    """An `interact` slider is dead in the built page, and nbval cannot compare it; `posenc.explore` is not."""
+    found = []
+    for number, tree in parsed(notebook):
+        for node in ast.walk(tree):
+            name = node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
+            if name in {"interact", "interactive", "interact_manual", "interactive_output"}:
+                found.append(f"cell {number}: {name}; use posenc.explore")
+    return found
+
+
+def imports_at_hand(notebook: NotebookNode) -> list[str]:
+    """On Colab posenc is installed without its dependencies: a chapter may import only what is there."""
+    found = []
+    for number, tree in parsed(notebook):
+        for node in ast.walk(tree):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) and node.level == 0 else []
+            found += [f"cell {number}: imports {name}" for name in names if name.split(".")[0] not in AT_HAND]
+    return found
+
+
+def parsed(notebook: NotebookNode) -> Iterator[tuple[int, ast.Module]]:
+    for number, cell in enumerate(notebook.cells):
+        if cell.cell_type == "code":
+            lines = [line for line in cell.source.split("\n") if not line.lstrip().startswith(("%", "!"))]
+            yield number, ast.parse("\n".join(lines))
+
+
+def no_private_paths(notebook: NotebookNode) -> list[str]:
+    """A path of one machine means nothing on another, and fails nbval there."""
+    private = re.compile(r"(?<![\w.])(/(?:home|Users|root|tmp|var|opt|mnt|work|workspace|content)/[\w.-]+|[A-Z]:\\\w+)")
+    return [f"cell {number}: {found[1]}" for number, text in words(notebook) if (found := private.search(text))]
+
+
+def no_addresses(notebook: NotebookNode) -> list[str]:
+    """The address of an object differs in every run."""
+    return [
+        f"cell {number}: an object's address"
+        for number, output in outputs(notebook)
+        if re.search(r"\bat 0x[0-9a-f]{6,}", str(output.get("text", "")) + str(output.get("data", "")))
+    ]
+
+
+def is_normal(notebook: NotebookNode) -> list[str]:
+    same = normalise.text(normalise.normalise(nbformat.from_dict(notebook), "stem")) == normalise.text(notebook)
+    return [] if same else ["not in normal form; run make notebooks"]
+
+
+CHECKS: dict[str, Check] = {
+    check.__name__: check
+    for check in (
+        starts_with_install, counts_in_order, few_ignored, has_outputs, outputs_are_text, no_bare_interact,
+        imports_at_hand, no_private_paths, no_addresses, is_normal,
+    )
+}  # fmt: skip
+
+
+def test_there_are_chapters() -> None:
+    assert CHAPTERS
+
+
+@pytest.mark.parametrize("path", CHAPTERS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("check", CHECKS)
+def test_chapter(path: Path, check: str) -> None:
+    complaints = CHECKS[check](nbformat.read(path, as_version=4))
+    assert not complaints, f"{path.name}: " + "; ".join(complaints)
+
+
+@pytest.mark.parametrize("path", CHAPTERS, ids=lambda path: path.stem)
+def test_chapter_file_is_normal(path: Path) -> None:
+    assert normalise.is_normal(path), f"{path.name} is not in normal form; run make notebooks"
+
+
+# ---- each check refuses a notebook that is bad in its way ----------------------------------------------------------
+
+
+def good() -> NotebookNode:
+    cells = [
+        new_code_cell(COLAB_CELL, metadata={"tags": ["remove-cell"]}),
+        new_markdown_cell("# A title"),
+        new_code_cell(
+            "import torch\n\nprint(torch.ones(2).sum())", outputs=[new_output("stream", text="tensor(2.)\n")]
+        ),
+        new_code_cell("picture", outputs=[new_output("execute_result", data={"text/plain": "Picture: a line"})]),
+    ]
+    return normalise.normalise(new_notebook(cells=cells), "stem")
+
+
+def without_install(notebook: NotebookNode) -> None:
+    del notebook.cells[0]
+
+
+def stale_install(notebook: NotebookNode) -> None:
+    notebook.cells[0].source = notebook.cells[0].source.replace("--no-deps", "--upgrade")
+
+
+def null_count(notebook: NotebookNode) -> None:
+    notebook.cells[2].execution_count = None
+
+
+def ignored_by_tag(notebook: NotebookNode) -> None:
+    notebook.cells[2].metadata["tags"] = ["nbval-ignore-output"]
+
+
+def ignored_by_comment(notebook: NotebookNode) -> None:
+    notebook.cells[2].source = "# NBVAL_IGNORE_OUTPUT\n" + notebook.cells[2].source
+
+
+def stripped(notebook: NotebookNode) -> None:
+    for cell in code_cells(notebook):
+        cell.outputs = []
+
+
+def html_output(notebook: NotebookNode) -> None:
+    notebook.cells[3].outputs[0].data["text/html"] = "<b>2</b>"
+
+
+def stderr_output(notebook: NotebookNode) -> None:
+    notebook.cells[2].outputs[0].name = "stderr"
+
+
+def bare_interact(notebook: NotebookNode) -> None:
+    notebook.cells[2].source = "from ipywidgets import interact\n\ninteract(print, x=(0, 1))"
+
+
+def dotted_interact(notebook: NotebookNode) -> None:
+    notebook.cells[2].source = "import ipywidgets as widgets\n\nwidgets.interactive(print, x=(0, 1))"
+
+
+def foreign_import(notebook: NotebookNode) -> None:
+    notebook.cells[2].source = "from transformers import AutoModel"
+
+
+def path_in_output(notebook: NotebookNode) -> None:
+    notebook.cells[2].outputs[0].text = "/home/someone/book/chapters\n"
+
+
+def path_in_text(notebook: NotebookNode) -> None:
+    notebook.cells[1].source = "Look into /Users/someone."
+
+
+def address(notebook: NotebookNode) -> None:
+    notebook.cells[3].outputs[0].data["text/plain"] = "<object object at 0x7f1a2b3c4d50>"
+
+
+def picture_stored(notebook: NotebookNode) -> None:
+    notebook.cells[3].outputs[0].data["image/png"] = "iVBORw0KGgo="
+
+
+def editor_metadata(notebook: NotebookNode) -> None:
+    notebook.cells[2].metadata["collapsed"] = False
+
+
+@pytest.mark.parametrize(
+    ("spoil", "refused_by"),
+    [
+        (without_install, "starts_with_install"),
+        (stale_install, "starts_with_install"),
+        (null_count, "counts_in_order"),
+        (ignored_by_tag, "few_ignored"),
+        (ignored_by_comment, "few_ignored"),
+        (stripped, "has_outputs"),
+        (html_output, "outputs_are_text"),
+        (stderr_output, "outputs_are_text"),
+        (bare_interact, "no_bare_interact"),
+        (dotted_interact, "no_bare_interact"),
+        (foreign_import, "imports_at_hand"),
+        (path_in_output, "no_private_paths"),
+        (path_in_text, "no_private_paths"),
+        (address, "no_addresses"),
+        (picture_stored, "is_normal"),
+        (editor_metadata, "is_normal"),
+    ],
+)
+def test_check_refuses(spoil: Callable[[NotebookNode], None], refused_by: str) -> None:
+    notebook = good()
+    assert not any(check(notebook) for check in CHECKS.values())
+    spoil(notebook)
+    assert CHECKS[refused_by](notebook)
+
+
+# ---- the normal form -----------------------------------------------------------------------------------------------
+
+
+def test_normal_form_is_a_fixed_point() -> None:
+    notebook = good()
+    assert normalise.text(normalise.normalise(nbformat.from_dict(notebook), "stem")) == normalise.text(notebook)
+
+
+def test_normal_form_joins_a_split_stream_but_not_two_streams() -> None:
+    pieces = [
+        new_output("stream", text="a"),
+        new_output("stream", text="b\n"),
+        new_output("stream", name="stderr", text="c"),
+    ]
+    assert [(o.name, o.text) for o in normalise.merged(pieces)] == [("stdout", "ab\n"), ("stderr", "c")]
+
+
+def test_normal_form_keeps_the_text_of_a_picture_only() -> None:
+    data = {"text/plain": "Picture: a line", "image/png": "iVBORw0KGgo="}
+    output = normalise.stored(new_output("display_data", data=data, metadata={"image/png": {"width": 3}}), 1)
+    assert output.data == {"text/plain": "Picture: a line"}
+    assert output.metadata == {}
+
+
+def test_check_says_which_file_is_not_normal(tmp_path: Path) -> None:
+    path = tmp_path / "stem.ipynb"
+    path.write_text(normalise.text(good()), encoding="utf-8")
+    assert normalise.is_normal(path)
+    path.write_text(normalise.text(good()) + "\n", encoding="utf-8")
+    assert not normalise.is_normal(path)
+
+
+def test_executing_keeps_what_is_right_and_says_what_fails(tmp_path: Path) -> None:
+    path = tmp_path / "stem.ipynb"
+    cells = [new_code_cell("print(6 * 7)"), new_code_cell("'seven';"), new_code_cell("2 + 2")]
+    path.write_text(nbformat.writes(new_notebook(cells=cells)), encoding="utf-8")
+    ran = nbformat.reads(normalise.execute(path), as_version=4)
+    assert [cell.execution_count for cell in ran.cells] == [1, 2, 3, 4]
+    assert [len(cell.outputs) for cell in ran.cells] == [0, 1, 0, 1]
+    assert ran.cells[1].outputs[0].text == "42\n"
+    for source, complaint in (("1 / 0", "ZeroDivisionError"), ("import sys; print(1, file=sys.stderr)", "stderr")):
+        path.write_text(nbformat.writes(new_notebook(cells=[new_code_cell(source)])), encoding="utf-8")
+        with pytest.raises(RuntimeError, match=complaint):
+            normalise.execute(path)
+
+
+# ---- the cell that installs posenc on Colab --------------------------------------------------------------------------
+
+
+class Sessions(http.server.BaseHTTPRequestHandler):
+    """Answers as Colab's kernel manager does, for a notebook that was opened from GitHub."""
+
+    def do_GET(self) -> None:
+        notebook = "fileId=https%3A%2F%2Fgithub.com%2Fowner%2Fbook%2Fblob%2Fmain%2Fchapters%2Frope.ipynb"
+        body = json.dumps([{"path": notebook}]).encode()
+        self.send_response(200 if self.path == "/api/sessions" else 404)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *arguments: object) -> None:
+        pass
+
+
+@pytest.fixture
+def commands(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """What the cell would run, on a machine without posenc."""
+    ran: list[list[str]] = []
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(subprocess, "run", lambda command, **keywords: ran.append(command))
+    return ran
+
+
+def test_colab_cell_installs_from_the_notebooks_own_repository(
+    monkeypatch: pytest.MonkeyPatch, commands: list[list[str]]
+) -> None:
+    with http.server.HTTPServer(("127.0.0.1", 0), Sessions) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        monkeypatch.setenv("COLAB_JUPYTER_IP", "127.0.0.1")
+        monkeypatch.setenv("KMP_TARGET_PORT", str(server.server_port))
+        exec(COLAB_CELL, {})
+        server.shutdown()
+        thread.join()
+    assert [command[-1] for command in commands] == ["git+https://github.com/owner/book"]
+    assert "--no-deps" in commands[0]
+
+
+def test_colab_cell_says_what_to_do_elsewhere(monkeypatch: pytest.MonkeyPatch, commands: list[list[str]]) -> None:
+    monkeypatch.delenv("COLAB_JUPYTER_IP", raising=False)
+    with pytest.raises(ImportError, match="pip install git"):
+        exec(COLAB_CELL, {})
+    assert not commands
+
+
+def test_colab_cell_does_nothing_where_posenc_is() -> None:
+    exec(COLAB_CELL, {})

@@ -1,0 +1,392 @@
+"""posenc.rope and posenc.layout against loops, and the properties that the chapter derives."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from posenc import RoPE, convert_layout, frequencies, layout_permutation, rotate
+
+LAYOUTS = ["interleaved", "half"]
+DIMS = st.integers(1, 16).map(lambda n: 2 * n)
+POSITIONS = st.integers(-(2**20), 2**20)
+BASES = st.floats(1.5, 1e6)
+
+
+def oracle(x: Tensor, pos: Tensor, freq: Tensor, layout: str) -> Tensor:
+    """x (L, d): every pair of channels times its own rotation matrix."""
+    out = torch.zeros_like(x, dtype=torch.float64)
+    half = x.shape[-1] // 2
+    for m, p in enumerate(pos.tolist()):
+        for t, w in enumerate(freq.tolist()):
+            a, b = (2 * t, 2 * t + 1) if layout == "interleaved" else (t, t + half)
+            c, s = math.cos(p * w), math.sin(p * w)
+            out[m, a] = c * x[m, a] - s * x[m, b]
+            out[m, b] = s * x[m, a] + c * x[m, b]
+    return out
+
+
+def vectors(dim: int, count: int = 1, seed: int = 0) -> Tensor:
+    return torch.randn(count, dim, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+
+
+def exact(dim: int, base: float = 10_000.0) -> Tensor:
+    return frequencies(dim, base, dtype=torch.float64)
+
+
+def at(*pos: int) -> Tensor:
+    return torch.tensor(pos)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@given(pos=st.lists(POSITIONS, min_size=1, max_size=4), dim=DIMS, base=BASES)
+def test_rotate_equals_loops(layout, pos, dim, base):
+    x, pos = vectors(dim, len(pos)), torch.tensor(pos)
+    freq = exact(dim, base)
+    torch.testing.assert_close(rotate(x, pos, freq, layout=layout), oracle(x, pos, freq, layout), rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_rotate_turns_counterclockwise_by_position_times_frequency(layout):
+    turned = rotate(torch.tensor([[1.0, 0.0]]), at(3), torch.tensor([0.5]), layout=layout)
+    torch.testing.assert_close(turned, torch.tensor([[math.cos(1.5), math.sin(1.5)]]))
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@given(m=POSITIONS, n=POSITIONS, shift=POSITIONS, dim=DIMS)
+def test_the_inner_product_depends_on_the_offset_only(layout, m, n, shift, dim):
+    q, k = vectors(dim, 2).split(1)
+    freq = exact(dim)
+
+    def score(m: int, n: int) -> Tensor:
+        return (rotate(q, at(m), freq, layout=layout) * rotate(k, at(n), freq, layout=layout)).sum()
+
+    torch.testing.assert_close(score(m, n), score(m + shift, n + shift), rtol=0, atol=1e-7)
+    torch.testing.assert_close(score(m, n), (q * rotate(k, at(n - m), freq, layout=layout)).sum(), rtol=0, atol=1e-7)
+
+
+@settings(max_examples=30)
+@given(m=st.integers(0, 64), n=st.integers(0, 64), shift=st.integers(0, 10**6))
+def test_float32_angles_lose_no_more_than_float32_must(m, n, shift):
+    """An angle near P is rounded to a multiple of about P / 2**23, and a score moves by that times |q||k|."""
+    q, k = vectors(64, 2).float().split(1)
+    freq = frequencies(64)
+    here, there = ((rotate(q, at(m + s), freq) * rotate(k, at(n + s), freq)).sum() for s in (0, shift))
+    allowed = (2**-23 * (64 + shift) + 1e-5) * q.norm() * k.norm()
+    assert (here - there).abs() <= allowed
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@given(pos=POSITIONS, dim=DIMS, base=BASES)
+def test_a_rotation_keeps_every_norm(layout, pos, dim, base):
+    x = vectors(dim)
+    turned = rotate(x, at(pos), exact(dim, base), layout=layout)
+    torch.testing.assert_close(turned.norm(), x.norm(), rtol=1e-12, atol=0)
+    pair = (2, -1) if layout == "half" else (-1, 2)
+    axis = -2 if layout == "half" else -1
+    norms = [y.unflatten(-1, pair).norm(dim=axis) for y in (x, turned)]
+    torch.testing.assert_close(*norms, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@given(a=POSITIONS, b=POSITIONS, dim=DIMS)
+def test_rotations_add_up(layout, a, b, dim):
+    x, freq = vectors(dim), exact(dim)
+    twice = rotate(rotate(x, at(b), freq, layout=layout), at(a), freq, layout=layout)
+    torch.testing.assert_close(twice, rotate(x, at(a + b), freq, layout=layout), rtol=0, atol=1e-8)
+    torch.testing.assert_close(
+        rotate(rotate(x, at(a), freq, layout=layout), at(-a), freq, layout=layout), x, rtol=0, atol=1e-12
+    )
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
+def test_position_zero_is_the_identity(layout, dtype, device):
+    x = torch.randn(2, 3, 1, 16, device=device).to(dtype)
+    assert torch.equal(rotate(x, at(0).to(device), frequencies(16).to(device), layout=layout), x)
+
+
+@given(dim=DIMS, pos=POSITIONS)
+def test_the_layouts_agree_through_the_permutation(dim, pos):
+    x, freq, order = vectors(dim), exact(dim), layout_permutation(dim)
+    half = rotate(x[..., order], at(pos), freq, layout="half")
+    torch.testing.assert_close(half, rotate(x, at(pos), freq)[..., order], rtol=0, atol=1e-12)
+
+
+def test_mixing_the_layouts_changes_scores():
+    q, k = vectors(16, 2).split(1)
+    freq = exact(16)
+    mixed = (rotate(q, at(5), freq, layout="half") * rotate(k, at(3), freq, layout="interleaved")).sum()
+    assert (mixed - (rotate(q, at(5), freq) * rotate(k, at(3), freq)).sum()).abs() > 0.1
+
+
+def test_layout_permutation_is_evens_then_odds():
+    assert layout_permutation(8).tolist() == [0, 2, 4, 6, 1, 3, 5, 7]
+
+
+@pytest.mark.parametrize("to", LAYOUTS)
+def test_converted_weights_give_the_same_scores(to):
+    heads, dim, length, model = 3, 8, 5, 12
+    freq, pos = exact(dim), torch.arange(length)
+    x = torch.randn(length, model, dtype=torch.float64)
+    weights = torch.randn(2, heads * dim, model, dtype=torch.float64)
+    biases = torch.randn(2, heads * dim, dtype=torch.float64)
+
+    def scores(weights: list[Tensor], biases: list[Tensor], layout: str) -> Tensor:
+        q, k = (
+            rotate((x @ w.T + b).unflatten(-1, (heads, dim)).transpose(0, 1), pos, freq, layout=layout)
+            for w, b in zip(weights, biases, strict=True)
+        )
+        return q @ k.transpose(-2, -1)
+
+    before = scores(list(weights), list(biases), "half" if to == "interleaved" else "interleaved")
+    moved = [convert_layout(w, dim, to=to) for w in weights], [convert_layout(b, dim, to=to) for b in biases]
+    torch.testing.assert_close(scores(*moved, to), before)
+    wrong = scores(list(weights), list(biases), to)
+    assert (wrong - before).abs().max() > 0.1
+
+
+def test_conversion_there_and_back_changes_nothing():
+    weight = torch.randn(24, 10)
+    there = convert_layout(weight, 8, to="half")
+    assert not torch.equal(there, weight)
+    assert torch.equal(there[:8], weight[layout_permutation(8)])
+    assert torch.equal(convert_layout(there, 8, to="interleaved"), weight)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_positions_of_a_batch_equal_one_by_one(layout, device):
+    pos = torch.tensor([[0, 1, 2], [7, 3, 1000]], device=device)
+    freq = frequencies(8).to(device)
+    for shape in ((2, 3, 8), (2, 4, 3, 8), (2, 2, 4, 3, 8)):
+        x = torch.randn(shape, device=device)
+        both = rotate(x, pos, freq, layout=layout)
+        assert both.shape == x.shape
+        for n in range(2):
+            torch.testing.assert_close(both[n], rotate(x[n], pos[n], freq, layout=layout))
+        one = rotate(x, pos[:1], freq, layout=layout)
+        torch.testing.assert_close(one, rotate(x, pos[0], freq, layout=layout))
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_any_memory_order_of_x_will_do(layout):
+    freq, pos = frequencies(8), torch.arange(5)
+    x = torch.randn(2, 3, 5, 8)
+    expected = rotate(x, pos, freq, layout=layout)
+    flat = torch.cat((torch.zeros(1), x.flatten()))
+    for same in (
+        x.transpose(1, 2).contiguous().transpose(1, 2),  # as heads are split off a projection
+        flat[1:].view_as(x),  # begins at an odd place in memory
+        torch.nn.functional.pad(x, (0, 1))[..., :8],  # odd strides
+        x.transpose(2, 3).contiguous().transpose(2, 3),  # channels are not next to each other
+    ):
+        assert torch.equal(same, x)
+        torch.testing.assert_close(rotate(same, pos, freq, layout=layout), expected)
+    assert torch.equal(flat[1:].view_as(x), x)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_x_is_left_alone(layout):
+    x = torch.randn(1, 1, 4, 8)
+    before = x.clone()
+    rotate(x, torch.arange(4), frequencies(8), layout=layout)
+    assert torch.equal(x, before)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("length", [0, 1])
+@pytest.mark.parametrize("batched", [False, True])
+def test_short_sequences(layout, length, batched):
+    x = torch.randn(2, 3, length, 8)
+    pos = torch.arange(length)
+    if batched:
+        pos = pos.expand(2, length)
+    assert rotate(x, pos, frequencies(8), layout=layout).shape == x.shape
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_gradients_reach_x_position_and_frequencies(layout):
+    x = torch.randn(2, 2, 3, 4, dtype=torch.float64, requires_grad=True)
+    pos = torch.tensor([0.5, 1.0, 7.0], dtype=torch.float64, requires_grad=True)
+    freq = exact(4).requires_grad_()
+    assert torch.autograd.gradcheck(lambda *a: rotate(*a, layout=layout), (x, pos, freq))
+    assert torch.autograd.gradgradcheck(lambda *a: rotate(*a, layout=layout), (x, pos, freq))
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_the_gradient_of_a_rotation_is_the_rotation_back(layout, device):
+    x = torch.randn(1, 2, 5, 8, device=device, requires_grad=True)
+    pos, freq = torch.arange(5, device=device), frequencies(8).to(device)
+    grad = torch.randn_like(x)
+    rotate(x, pos, freq, layout=layout).backward(grad)
+    torch.testing.assert_close(x.grad, rotate(grad, -pos, freq, layout=layout))
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_rounds_the_result_once(layout, dtype, device):
+    x = torch.randn(1, 2, 3, 8, device=device).to(dtype)
+    pos, freq = torch.tensor([0, 300, 4095], device=device), frequencies(8).to(device)
+    found = rotate(x, pos, freq, layout=layout)
+    assert found.dtype == dtype
+    wide = rotate(x.float(), pos, freq, layout=layout)
+    assert torch.equal(found, wide.to(dtype))
+
+
+def test_frequencies_in_float64_give_angles_in_float64():
+    x, pos = torch.randn(1, 64), at(10**8 + 1)
+    found = rotate(x, pos, exact(64))
+    assert found.dtype == torch.float32
+    torch.testing.assert_close(found.double(), oracle(x, pos, exact(64), "interleaved"), rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("cast", [torch.bfloat16, torch.float16, torch.float64])
+def test_casting_a_model_does_not_spoil_the_angles(cast):
+    model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Sequential(RoPE(64)))
+    freq = model[1][0].freq.clone()
+    model.to(cast)
+    assert model[0].weight.dtype == cast
+    rope = model[1][0]
+    assert rope.freq.dtype == torch.float32
+    assert torch.equal(rope.freq, freq)
+    assert "freq" in dict(rope.named_buffers())
+    assert not rope.state_dict()
+    x = torch.randn(1, 1, 1, 64).to(cast)
+    late = torch.tensor([4095])
+    assert torch.equal(rope.query(x, late), rotate(x, late, frequencies(64)))
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_rope_rotates_queries_and_keys_and_nothing_else(layout, device):
+    rope = RoPE(8, 500.0, layout=layout).to(device)
+    x, pos = torch.randn(2, 3, 4, 8, device=device), torch.arange(4, device=device)
+    expected = rotate(x, pos, frequencies(8, 500.0).to(device), layout=layout)
+    assert torch.equal(rope.query(x, pos), expected)
+    assert torch.equal(rope.key(x, pos), expected)
+    assert rope.embed(x, pos) is x
+    assert rope.doors == ("query", "key")
+
+
+def test_given_frequencies_replace_the_default():
+    freq = torch.tensor([1.0, 0.0, 0.25, 0.0])
+    rope = RoPE(8, freq=freq)
+    x = torch.randn(1, 1, 3, 8)
+    turned = rope.query(x, torch.arange(3))
+    assert torch.equal(turned, rotate(x, torch.arange(3), freq))
+    assert torch.equal(turned[..., 2:4], x[..., 2:4])  # a frequency of 0 leaves its pair alone
+
+
+def test_a_model_built_on_the_meta_device_gets_its_frequencies_with_its_memory():
+    with torch.device("meta"):
+        model = torch.nn.Sequential(torch.nn.Linear(4, 4), RoPE(8, 500.0))
+    assert model[1].freq.is_meta
+    model.to_empty(device="cpu")
+    assert torch.equal(model[1].freq, frequencies(8, 500.0))
+
+
+def test_to_empty_keeps_what_has_values_and_marks_what_has_lost_them():
+    rope = RoPE(4, freq=torch.tensor([0.5, 0.25]))
+    assert rope.to_empty(device="cpu").freq.tolist() == [0.5, 0.25]
+    rope.to("meta").to_empty(device="cpu")
+    assert rope.freq.isnan().all()  # nobody knows them any more, and NaN does not pass for a result
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_compiled_without_a_graph_break_it_is_the_same(layout, backend):
+    torch._dynamo.reset()
+    compiled = torch.compile(rotate, fullgraph=True, backend=backend)
+    freq = frequencies(8)
+    for x, pos in (
+        (torch.randn(2, 3, 5, 8), torch.arange(5)),
+        (torch.randn(2, 3, 7, 8), torch.arange(7) + torch.tensor([[0], [100]])),
+        (torch.randn(2, 3, 5, 8).bfloat16(), torch.arange(5)),
+    ):
+        torch.testing.assert_close(
+            compiled(x, pos, freq, layout=layout), rotate(x, pos, freq, layout=layout), rtol=0, atol=1e-6
+        )
+
+
+@pytest.mark.filterwarnings("ignore")  # what inductor warns of while it looks for compilers is not ours
+def test_compiled_by_inductor_it_is_the_same_and_so_is_its_gradient(device):
+    torch._dynamo.reset()
+    compiled = torch.compile(rotate, fullgraph=True)
+    x = torch.randn(2, 2, 5, 8, device=device, requires_grad=True)
+    pos, freq = torch.arange(5, device=device), frequencies(8).to(device)
+    found, expected = compiled(x, pos, freq), rotate(x, pos, freq)
+    torch.testing.assert_close(found, expected)
+    grad = torch.randn_like(x)
+    torch.testing.assert_close(*(torch.autograd.grad(y, x, grad)[0] for y in (found, expected)))
+
+
+class Rotate(torch.nn.Module):
+    def __init__(self, layout: str) -> None:
+        super().__init__()
+        self.layout = layout
+
+    def forward(self, x: Tensor, pos: Tensor, freq: Tensor) -> Tensor:
+        return rotate(x, pos, freq, layout=self.layout)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("strict", [True, False])
+def test_exported_it_takes_any_length(layout, strict):
+    length = torch.export.Dim("length", min=2)
+    args = torch.randn(2, 3, 5, 8), torch.arange(5), frequencies(8)
+    program = torch.export.export(Rotate(layout), args, dynamic_shapes=({2: length}, {0: length}, None), strict=strict)
+    x, pos = torch.randn(2, 3, 33, 8), torch.arange(33) * 7
+    torch.testing.assert_close(
+        program.module()(x, pos, args[2]), rotate(x, pos, args[2], layout=layout), rtol=0, atol=1e-6
+    )
+
+
+@pytest.mark.parametrize("shape", [(3, 7), (3, 0)])
+def test_dimensions_that_make_no_pairs_are_refused(shape):
+    with pytest.raises(ValueError, match=rf"last dimension is {shape[1]}, .* use a positive even number"):
+        rotate(torch.zeros(shape), torch.arange(3), torch.zeros(shape[1] // 2))
+
+
+@pytest.mark.parametrize("dim", [-2, 0, 5])
+def test_head_dimensions_that_make_no_pairs_are_refused(dim):
+    with pytest.raises(ValueError, match=rf"dim is {dim}, .* use a positive even number"):
+        RoPE(dim)
+    with pytest.raises(ValueError, match=rf"head_dim is {dim}, .* use a positive even number"):
+        RoPE(dim, freq=torch.ones(2))
+    with pytest.raises(ValueError, match=rf"dim is {dim}, .* use a positive even number"):
+        layout_permutation(dim)
+    with pytest.raises(ValueError, match=rf"head_dim is {dim}, .* use a positive even number"):
+        convert_layout(torch.zeros(4, 4), dim, to="half")
+
+
+def test_other_bad_input_is_refused():
+    x, pos, freq = torch.zeros(2, 4, 3, 8), torch.arange(3), frequencies(8)
+    with pytest.raises(ValueError, match=r"layout is 'neox': use \"interleaved\" .* or \"half\""):
+        rotate(x, pos, freq, layout="neox")
+    with pytest.raises(ValueError, match=r"layout is 'neox': use \"interleaved\" .* or \"half\""):
+        RoPE(8, layout="neox")
+    with pytest.raises(ValueError, match=r"to is 'neox': use \"interleaved\" .* or \"half\""):
+        convert_layout(torch.zeros(8, 8), 8, to="neox")
+    with pytest.raises(ValueError, match=r"base is 0, .* use a positive number"):
+        RoPE(8, 0)
+    with pytest.raises(ValueError, match=r"freq has shape \(8,\) .* use frequencies\(8\).* pass that slice of x"):
+        rotate(x, pos, torch.ones(8))
+    with pytest.raises(ValueError, match=r"freq has shape \(8,\), but head_dim=8 .* \(head_dim/2,\) = \(4,\)"):
+        RoPE(8, freq=torch.ones(8))
+    with pytest.raises(ValueError, match=r"single vector is x\[None, :\]"):
+        rotate(torch.zeros(8), at(0), freq)
+    with pytest.raises(ValueError, match=r"pos has shape \(\): .* torch\.tensor\(\[p\]\)"):
+        rotate(x, torch.tensor(3), freq)
+    with pytest.raises(ValueError, match=r"pos is torch\.bool, .* use torch\.arange\(length\)"):
+        rotate(x, torch.ones(3, dtype=torch.bool), freq)
+    with pytest.raises(ValueError, match=r"pos holds 4 positions for 3 vectors: .* torch\.arange\(3\)"):
+        rotate(x, torch.arange(4), freq)
+    with pytest.raises(ValueError, match=r"3 sequences and the batch has 2: pass \(2, L\), or \(L,\)"):
+        rotate(x, pos.expand(3, 3), freq)
+    with pytest.raises(ValueError, match=r"there is a single sequence: pass \(L,\) = \(3,\)"):
+        rotate(x[0, 0], pos[None], freq)
+    for weight in (torch.zeros(12, 8), torch.zeros(1, 8, 8)):
+        with pytest.raises(ValueError, match=r"multiple of 8: pass W_q or W_k as nn\.Linear holds it"):
+            convert_layout(weight, 8, to="half")
