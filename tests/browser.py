@@ -6,6 +6,7 @@ in a fresh Chromium context and returns the page together with everything that w
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import http.server
 import os
@@ -66,15 +67,22 @@ class Quiet(http.server.SimpleHTTPRequestHandler):
         pass
 
 
-@pytest.fixture(scope="session")
-def server(book: Path) -> Iterator[str]:
-    """The book's address over http, on this machine."""
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=book)) as listening:
+@contextlib.contextmanager
+def served(folder: Path) -> Iterator[str]:
+    """The address of a folder over http, on this machine."""
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=folder)) as listening:
         thread = threading.Thread(target=listening.serve_forever, daemon=True)
         thread.start()
         yield f"http://127.0.0.1:{listening.server_port}"
         listening.shutdown()
         thread.join()
+
+
+@pytest.fixture(scope="session")
+def server(book: Path) -> Iterator[str]:
+    """The book's address over http."""
+    with served(book) as address:
+        yield address
 
 
 @pytest.fixture(scope="session")

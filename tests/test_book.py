@@ -298,6 +298,16 @@ def test_an_edit_in_the_package_changes_the_key(
     assert len(set(keys)) == 3
 
 
+def test_a_build_with_warnings_is_not_taken_for_done(extension: ModuleType, tmp_path: Path) -> None:
+    pickle = tmp_path / "environment.pickle"
+    for strict, warnings, kept in ((True, 1, False), (True, 0, True), (False, 1, True)):
+        pickle.touch()
+        builder = SimpleNamespace(format="text")
+        app = SimpleNamespace(warningiserror=strict, _warncount=warnings, doctreedir=tmp_path, builder=builder)
+        extension.finish(app, None)
+        assert pickle.exists() == kept
+
+
 def test_git_that_fails_is_no_error(extension: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(extension, "ROOT", tmp_path)
     assert extension.git("remote", "get-url", "nowhere") == ""

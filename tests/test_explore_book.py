@@ -6,26 +6,35 @@ import base64
 import linecache
 import re
 import shutil
+import sys
 from pathlib import Path
+from typing import ClassVar
 
 import nbformat
 import numpy as np
 import pytest
 import torch
 
-
 from posenc import Heatmap, Lines, Plane, Readout, explore, logarithmic, sinusoidal
 from posenc.explore.controls import Choice, Slider
 from posenc.explore.explorer import Explorer
 from posenc.explore.panel import Page
 from posenc.explore.sphinx import SHIPPED, STATIC, inline
+from tests.browser import served
 
 ROOT = Path(__file__).parents[1]
 CHAPTERS = sorted(path.stem for path in (ROOT / "chapters").glob("*.ipynb"))
-READ = """id => { const { panel } = document.getElementById(id);
-  const text = bytes => { let s = ""; for (let i = 0; i < bytes.length; i += 8192) s += String.fromCharCode(...bytes.subarray(i, i + 8192)); return btoa(s); };
-  return { shown: panel.shown, tensors: panel.tensors.map(({ shape, data }) =>
-    ({ shape, data: text(new Uint8Array(data.buffer, data.byteOffset, data.byteLength)) })) }; }"""
+READ = """id => {
+  const { panel } = document.getElementById(id);
+  const coded = bytes => {
+    let text = "";
+    for (let i = 0; i < bytes.length; i += 8192) text += String.fromCharCode(...bytes.subarray(i, i + 8192));
+    return btoa(text);
+  };
+  const tensors = panel.tensors.map(({ shape, data }) =>
+    ({ shape, data: coded(new Uint8Array(data.buffer, data.byteOffset, data.byteLength)) }));
+  return { shown: panel.shown, tensors };
+}"""
 
 
 def explorers(stem: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, Explorer]:
@@ -33,14 +42,14 @@ def explorers(stem: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, Explorer]
     found = {}
 
     class Recorded(Page):
-        _counts = {}
+        _counts: ClassVar = {}
 
         def __init__(self, explorer):
             super().__init__(explorer)
             found[self._identity] = explorer
 
     monkeypatch.setenv("POSENC_BOOK", "1")
-    monkeypatch.setattr("posenc.explore.panel.Page", Recorded)
+    monkeypatch.setattr(sys.modules[Page.__module__], "Page", Recorded)
     namespace = {"__name__": "__main__", "display": lambda *shown: None}
     notebook = nbformat.read(ROOT / "chapters" / f"{stem}.ipynb", 4)
     with torch.random.fork_rng():
@@ -204,14 +213,23 @@ def made(tmp_path_factory):
             explore(still, Readout(), n=(1, 5)),
         ]  # fmt: skip
         elements = [page._repr_mimebundle_()["text/html"] for page in pages]
-    head = '<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>Explorers</title>'
+    head = (
+        '<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>Explorers</title>'
+        '<link rel="icon" href="data:,"><link rel="stylesheet" href="posenc/style.css">'
+    )
     gap = '<div style="height: 4000px"></div>'
     (folder / "index.html").write_text(
-        f'<!doctype html><html lang="en">{head}<link rel="stylesheet" href="posenc/style.css"><link rel="icon" href="data:,">'
+        f'<!doctype html><html lang="en">{head}'
         f"<body><main><h1>Explorers</h1>{gap}{''.join(elements)}</main><script defer src=posenc/page.js></script>",
         encoding="utf-8",
     )
     return folder
+
+
+@pytest.fixture
+def made_server(made):
+    with served(made) as address:
+        yield address
 
 
 @pytest.fixture
@@ -249,7 +267,8 @@ def test_rubbish_in_a_field_is_refused_in_place(opened):
     settled(page, "explore-encoding")
     assert message.is_hidden()
     assert page.evaluate(READ, "explore-encoding")["shown"]["base"] == 500_000
-    assert compare(page, "explore-encoding", Explorer(encoding, (Heatmap(), Lines()), {"length": (8, 512), "dim": (8, 128, 8), "base": logarithmic(10, 1e6)})) < 1e-4  # fmt: skip
+    ranges = {"length": (8, 512), "dim": (8, 128, 8), "base": logarithmic(10, 1e6)}
+    assert compare(page, "explore-encoding", Explorer(encoding, (Heatmap(), Lines()), ranges)) < 1e-4
 
 
 def test_what_is_not_a_number_is_said_and_left_blank(opened):
@@ -290,15 +309,8 @@ def test_a_slow_function_never_queues_and_the_page_stays_free(opened):
 
 
 def test_the_runtime_loads_once_and_only_when_an_explorer_comes_near(made, open_page):
-    import functools
-    import http.server
-    import threading
-
-    from tests.browser import Quiet
-
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=made)) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        opened = open_page(f"http://127.0.0.1:{server.server_port}/index.html")
+    with served(made) as address:
+        opened = open_page(f"{address}/index.html")
         page, asked = opened.page, []
         page.on("request", lambda r: r.url.startswith("http") and asked.append(r.url.rsplit("/", 1)[-1]))
         page.wait_for_timeout(500)
@@ -308,7 +320,6 @@ def test_the_runtime_loads_once_and_only_when_an_explorer_comes_near(made, open_
             live(page, identity)
         assert sorted(asked) == ["runtime.js", "runtime.wasm.gz"]
         assert not opened.problems
-        server.shutdown()
     assert sum((made / "posenc" / name).stat().st_size for name in ("runtime.js", "runtime.wasm.gz")) <= 4e6
 
 
@@ -336,20 +347,9 @@ def test_a_missing_runtime_is_said_and_the_picture_stays(made, open_page, tmp_pa
 
 @pytest.mark.parametrize("address", ["file", "http"])
 def test_a_link_reopens_the_same_state(address, made, open_page, request):
+    url = (made / "index.html").as_uri()
     if address == "http":
-        import functools
-        import http.server
-        import threading
-
-        from tests.browser import Quiet
-
-        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=made))
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        request.addfinalizer(server.server_close)
-        request.addfinalizer(server.shutdown)
-        url = f"http://127.0.0.1:{server.server_port}/index.html"
-    else:
-        url = (made / "index.html").as_uri()
+        url = request.getfixturevalue("made_server") + "/index.html"
     page = open_page(url).page
     live(page, "explore-turned")
     root = page.locator("#explore-turned")

@@ -20,6 +20,10 @@ document.addEventListener("DOMContentLoaded", () => {
   all(".citation, .citation-list", entry => entry.removeAttribute("role"));
 });
 
+/* Paper is light. */
+addEventListener("beforeprint", () => { root.dataset.screen = root.dataset.theme; root.dataset.theme = "light"; });
+addEventListener("afterprint", () => { root.dataset.theme = root.dataset.screen; });
+
 /* What is wider than its column scrolls; only then it is a stop for the Tab key. */
 const scrollers = "div.highlight pre, div.cell_output pre, div.pst-scrollable-table-container, div.math, mjx-container[display]";
 function reach() {
