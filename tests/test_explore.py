@@ -7,6 +7,7 @@ import json
 import math
 import re
 import subprocess
+import sys
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -21,7 +22,6 @@ from posenc import Heatmap, Lines, Plane, Readout, explore, logarithmic, sinusoi
 from posenc.explore.controls import Choice, Slider, Tick, controls
 from posenc.explore.explorer import Explorer
 from posenc.explore.export import ExportError, graphs
-from posenc.explore.page import element
 from posenc.explore.panel import Page, Panel
 
 ROOT = Path(__file__).parents[1]
@@ -284,7 +284,7 @@ def test_there_is_a_graph_for_each_combination_of_choices():
 def test_what_cannot_be_exported_fails_with_the_place_and_the_reason(function, abbreviations, reason):
     pytest.importorskip("onnxruntime")
     with pytest.raises(ExportError, match=reason) as error:
-        element(Explorer(function, (Readout(),), abbreviations, name="mine"), {}, "explore-mine")
+        graphs(Explorer(function, (Readout(),), abbreviations, name="mine"))
     assert "explore(mine)" in str(error.value)
 
 
@@ -343,6 +343,7 @@ def test_two_panels_of_one_function_have_two_addresses(monkeypatch):
     def only_here(n=2):
         return torch.arange(n)
 
+    monkeypatch.setattr(Page, "_counts", {})
     first, second = (explore(only_here, Readout(), n=(1, 4)) for _ in range(2))
     assert (first._identity, second._identity) == ("explore-only-here", "explore-only-here-2")
 
@@ -359,9 +360,21 @@ def test_the_front_ends_arithmetic():
 def test_no_scheme_is_computed_in_javascript():
     for file in (ROOT / "posenc/explore/front").glob("*.js"):
         used = set(re.findall(r"Math\.(\w+)", file.read_text(encoding="utf-8")))
-        assert used <= {"floor", "round", "ceil", "min", "max", "abs", "log", "log10", "random", "PI", "cos", "sin"}, (
-            file
-        )
+        assert used <= {
+            "floor",
+            "round",
+            "ceil",
+            "min",
+            "max",
+            "abs",
+            "log",
+            "log10",
+            "random",
+            "PI",
+            "cos",
+            "sin",
+            "hypot",
+        }, file
         if file.name != "views.js":  # where the unit circle is drawn
             assert not used & {"cos", "sin"}, file
 
@@ -369,3 +382,32 @@ def test_no_scheme_is_computed_in_javascript():
 def test_the_package_names_what_it_needs():
     assert posenc.explore is explore
     assert callable(posenc.explore)
+
+
+UNEXPORTABLE = """\
+import math, torch
+from posenc import Readout, explore
+
+def mine(x=0.5):
+    return torch.ones(1) * math.lgamma(x)
+
+explore(mine, Readout(), x=(0.5, 1.0))"""
+
+
+def test_a_function_that_cannot_be_exported_fails_the_build_with_the_cell_and_the_reason(tmp_path):
+    pytest.importorskip("onnxruntime")
+    pytest.importorskip("myst_nb")
+    import nbformat
+
+    cells = [nbformat.v4.new_markdown_cell("# A chapter"), nbformat.v4.new_code_cell(UNEXPORTABLE)]
+    nbformat.write(nbformat.v4.new_notebook(cells=cells), tmp_path / "index.ipynb")
+    (tmp_path / "conf.py").write_text(
+        "extensions = ['myst_nb', 'posenc.explore.sphinx']\n"
+        "nb_execution_mode = 'force'\nnb_execution_raise_on_error = True\n",
+        encoding="utf-8",
+    )
+    command = [sys.executable, "-m", "sphinx", "-q", str(tmp_path), str(tmp_path / "html")]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=tmp_path)
+    assert done.returncode != 0
+    assert "explore(mine) at its only state cannot be exported" in done.stdout
+    assert "explore(mine, Readout(), x=(0.5, 1.0))" in done.stdout

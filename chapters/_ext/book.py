@@ -14,8 +14,10 @@ import shutil
 import subprocess
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 import pybtex.plugin
+from pybtex.style import template
 from pybtex.style.formatting.unsrt import Style as Unsorted
 from sphinx.application import Sphinx
 from sphinx.config import Config
@@ -117,6 +119,11 @@ class Entries(Unsorted):
 
     default_sorting_style = "author_year_title"
 
+    def format_title(self, entry: Any, which_field: str, as_sentence: bool = True) -> Any:
+        """The title as its authors capitalise it."""
+        title = template.field(which_field)
+        return template.sentence[title] if as_sentence else title
+
 
 class Citations(AuthorYearReferenceStyle):
     """Citations by author and year, in round brackets."""
@@ -168,6 +175,8 @@ def finish(app: Sphinx, exception: Exception | None) -> None:
 def setup(app: Sphinx) -> dict[str, bool]:
     pybtex.plugin.register_plugin("pybtex.style.formatting", "book", Entries)
     register_plugin("sphinxcontrib.bibtex.style.referencing", "book", Citations)
+    # A change of this file reads all pages again.
+    app.add_config_value("book_version", hashlib.sha256(Path(__file__).read_bytes()).hexdigest(), "env")
     site(app)
     app.connect("config-inited", link)
     app.connect("config-inited", cache)

@@ -66,7 +66,11 @@ def _export(explorer: Explorer, fixed: Mapping[str, Any]) -> bytes:
             assert program is not None
             return program.model_proto.SerializeToString()
     except Exception as error:
-        raise ExportError(f"{_where(explorer, fixed)} cannot be exported: {_reason(error)}") from error
+        raise ExportError(
+            f"{_where(explorer, fixed)} cannot be exported: {_reason(error)}\n"
+            "Keep to torch operations on the sliders' values, without branches on them; offer a list of choices "
+            "where the function has to branch."
+        ) from error
 
 
 def _typical(control: Slider, value: Any) -> Any:

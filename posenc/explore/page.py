@@ -12,17 +12,18 @@ import numpy as np
 
 from .. import plot
 from .explorer import Explorer, _short
-from .export import graphs
 from .views import Heatmap, Lines, Plane, Readout, View
 
 
-def element(explorer: Explorer, values: Mapping[str, Any], identity: str) -> str:
-    """The HTML of one explorer, to be drawn by page.js."""
-    exported, slow = graphs(explorer)
+def element(
+    explorer: Explorer, exported: tuple[dict[str, bytes], bool], values: Mapping[str, Any], identity: str
+) -> str:
+    """The HTML of one explorer with its graphs, to be drawn by page.js."""
+    graphs, slow = exported
     payload = {
         **explorer.spec(values),
         "slow": slow,
-        "graphs": {key: base64.b64encode(graph).decode() for key, graph in exported.items()},
+        "graphs": {key: base64.b64encode(graph).decode() for key, graph in graphs.items()},
     }
     data = json.dumps(payload, ensure_ascii=True).replace("<", "\\u003c").replace("&", "\\u0026")
     stills = "".join(f'<div class="pe-still">{still}</div>' for still in _stills(explorer, values))

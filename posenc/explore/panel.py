@@ -118,6 +118,13 @@ class Page:
         super().__setattr__("values", explorer.starts())
         identity = re.sub(r"[^a-z0-9]+", "-", explorer.name.lower()).strip("-") or "panel"
         super().__setattr__("_identity", f"explore-{identity}" + (f"-{count}" if count > 1 else ""))
+        super().__setattr__("_exported", self._export(explorer))  # here, so that a failure is the cell's own
+
+    @staticmethod
+    def _export(explorer: Explorer) -> tuple[dict[str, bytes], bool]:
+        from .export import graphs
+
+        return graphs(explorer)
 
     def __getattr__(self, name: str) -> Any:
         for control, trait in self._by_control.items():
@@ -141,7 +148,10 @@ class Page:
     def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
         from .page import element
 
-        return {"text/plain": repr(self), "text/html": element(self._explorer, self.values, self._identity)}
+        return {
+            "text/plain": repr(self),
+            "text/html": element(self._explorer, self._exported, self.values, self._identity),
+        }
 
 
 def _trait(control: Control) -> traitlets.TraitType[Any, Any]:

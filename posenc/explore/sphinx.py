@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import base64
 import os
+import re
 import shutil
 from pathlib import Path
 from typing import Any
+
+from sphinx.util import logging
 
 STATIC = Path(__file__).parent / "static"
 SHIPPED = ("page.js", "runtime.js", "runtime.wasm.gz")
@@ -17,6 +20,7 @@ def setup(app: Any) -> dict[str, Any]:
     os.environ["POSENC_BOOK"] = "1"  # kernels inherit it: cells then emit panels that need no kernel,
     os.environ["POSENC_DEVICE"] = "cpu"  # and what they export holds its constants where a page can have them
     app.connect("html-page-context", _scripts)
+    app.connect("build-finished", _explain)
     app.connect("build-finished", _copy)
     app.add_css_file("posenc/style.css")
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}
@@ -25,6 +29,14 @@ def setup(app: Any) -> dict[str, Any]:
 def _scripts(app: Any, page: str, template: str, context: dict[str, Any], doctree: Any) -> None:
     if "pe-panel" in context.get("body", ""):
         app.add_js_file("posenc/page.js", loading_method="defer")
+
+
+def _explain(app: Any, error: Exception | None) -> None:
+    """Say which cell stopped the build, and why: Sphinx itself would name the file only."""
+    cause: Any = getattr(error, "__cause__", None)
+    if type(cause).__name__ == "CellExecutionError":
+        _, cell, *_ = re.split(r"^-{10,}$", str(cause), flags=re.MULTILINE)
+        logging.getLogger(__name__).error("%s: this cell failed:\n%s\n%s: %s", error, cell, cause.ename, cause.evalue)
 
 
 def _copy(app: Any, error: Exception | None) -> None:

@@ -33,6 +33,9 @@ function integerTicks(low, high, most) {
   return ticks;
 }
 
+// A logarithmic axis is labelled at its powers of ten.
+const decade = (v) => (Math.abs(Math.log10(v) - Math.round(Math.log10(v))) < 1e-9 ? format(v) : "");
+const scale = (log) => (log ? { type: "log", tickFormat: decade } : { type: "linear" });
 const bytes = (base64) => Uint8Array.from(atob(base64), (c) => c.charCodeAt(0));
 
 class View {
@@ -205,8 +208,8 @@ class Lines extends View {
       width,
       height: Math.round(Math.max(190, Math.min(300, width * 0.42))),
       style: STYLE,
-      x: { label: this.spec.x, type: this.spec.log_x ? "log" : "linear", labelArrow: "none", labelAnchor: "center", ticks: Math.max(3, Math.min(8, width / 70)) },
-      y: { label: this.spec.y, type: this.spec.log_y ? "log" : "linear", domain: this.spec.limits ?? undefined, labelArrow: "none", labelAnchor: "center", grid: true, nice: !this.spec.limits, clamp: Boolean(this.spec.limits) },
+      x: { label: this.spec.x, ...scale(this.spec.log_x), labelArrow: "none", labelAnchor: "center", ticks: Math.max(3, Math.min(8, width / 70)) },
+      y: { label: this.spec.y, ...scale(this.spec.log_y), domain: this.spec.limits ?? undefined, labelArrow: "none", labelAnchor: "center", grid: true, nice: !this.spec.limits, clamp: Boolean(this.spec.limits) },
       marks,
     });
     this.stage.replaceChildren(this.frame(plot));
@@ -248,6 +251,7 @@ class Plane extends View {
     const end = this.spec.limit;
     const tips = Array.from({ length: shape[0] }, (_, i) => ({ x: data[2 * i], y: data[2 * i + 1], i }));
     const colour = ({ i }) => this.spec.colours[i % this.spec.colours.length];
+    const beyond = (axis) => (tip) => tip[axis] * (1 + (0.05 * end) / (Math.hypot(tip.x, tip.y) || 1));
     const finite = tips.filter(({ x, y }) => Number.isFinite(x) && Number.isFinite(y));
     const plot = Plot.plot({
       ...MARGIN,
@@ -259,7 +263,12 @@ class Plane extends View {
       marks: [
         Plot.line(CIRCLE, { strokeOpacity: 0.35, strokeWidth: 1 }),
         Plot.arrow(finite, { x1: 0, y1: 0, x2: "x", y2: "y", stroke: colour, strokeWidth: 2.2, headLength: 9, insetEnd: 0 }),
-        Plot.text(finite, { x: ({ x }) => x * 1.08, y: ({ y }) => y * 1.08, text: ({ i }) => this.spec.labels[i] ?? "", fontSize: 13, fontWeight: 600, textAnchor: "middle" }),
+        ...["start", "end"].map((textAnchor) =>
+          Plot.text(
+            finite.filter(({ x }) => (x >= 0) === (textAnchor === "start")),
+            { x: beyond("x"), y: beyond("y"), text: ({ i }) => this.spec.labels[i] ?? "", fontSize: 13, fontWeight: 600, textAnchor },
+          ),
+        ),
       ],
     });
     this.stage.replaceChildren(this.frame(plot));
