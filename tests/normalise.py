@@ -38,6 +38,14 @@ if importlib.util.find_spec("posenc") is None:  # on Colab: install it from the 
     subprocess.run([sys.executable, "-m", "pip", "install", "-q", "--no-deps", f"git+https://{repository}"], check=True)
 """.rstrip()
 
+#: The second cell: the book's mathematical shorthands for a notebook, which does not read the book's settings.
+MATHS_CELL = (
+    r"$\def\q#1{\textcolor{royalblue}{#1}}\def\k#1{\textcolor{chocolate}{#1}}\def\v#1{\textcolor{seagreen}{#1}}"
+    r"\def\p#1{\textcolor{mediumvioletred}{#1}}\def\R{\mathbb{R}}\def\C{\mathbb{C}}\def\T{^{\top}}\def\i{\mathrm{i}}"
+    r"\def\e{\mathrm{e}}\def\Re{\operatorname{Re}}\def\Im{\operatorname{Im}}\def\softmax{\operatorname{softmax}}"
+    r"\def\diag{\operatorname{diag}}$"
+)
+
 #: What nbval does not compare is not stored either.
 UNSTORED = {"image/png", "image/jpeg", "application/vnd.jupyter.widget-view+json"}
 METADATA = {
@@ -53,7 +61,11 @@ def normalise(notebook: NotebookNode, stem: str) -> NotebookNode:
     if not (cells and cells[0].cell_type == "code" and cells[0].source == COLAB_CELL):
         stale = cells and cells[0].cell_type == "code" and "remove-cell" in cells[0].metadata.get("tags", [])
         cells[: 1 if stale else 0] = [nbformat.v4.new_code_cell(COLAB_CELL, id=f"{stem}-install")]
-    cells[0].metadata = {"tags": ["remove-cell"]}
+    if not (len(cells) > 1 and cells[1].source == MATHS_CELL):
+        stale = len(cells) > 1 and cells[1].cell_type == "markdown" and cells[1].source.startswith(r"$\def")
+        cells[1 : 2 if stale else 1] = [nbformat.v4.new_markdown_cell(MATHS_CELL, id=f"{stem}-maths")]
+    for cell in cells[:2]:
+        cell.metadata = {"tags": ["remove-cell"]}
     seen: set[str] = set()
     count = 0
     for index, cell in enumerate(cells):

@@ -18,7 +18,7 @@ import normalise
 import pytest
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
-from normalise import COLAB_CELL
+from normalise import COLAB_CELL, MATHS_CELL
 
 CHAPTERS = sorted(normalise.CHAPTERS.glob("*.ipynb"))
 IGNORED_SHARE = 20  # at most one code cell in so many may go uncompared
@@ -169,6 +169,7 @@ def test_chapter_file_is_normal(path: Path) -> None:
 def good() -> NotebookNode:
     cells = [
         new_code_cell(COLAB_CELL, metadata={"tags": ["remove-cell"]}),
+        new_markdown_cell(MATHS_CELL, metadata={"tags": ["remove-cell"]}),
         new_markdown_cell("# A title"),
         new_code_cell(
             "import torch\n\nprint(torch.ones(2).sum())", outputs=[new_output("stream", text="tensor(2.)\n")]
@@ -182,20 +183,24 @@ def without_install(notebook: NotebookNode) -> None:
     del notebook.cells[0]
 
 
+def without_maths(notebook: NotebookNode) -> None:
+    del notebook.cells[1]
+
+
 def stale_install(notebook: NotebookNode) -> None:
     notebook.cells[0].source = notebook.cells[0].source.replace("--no-deps", "--upgrade")
 
 
 def null_count(notebook: NotebookNode) -> None:
-    notebook.cells[2].execution_count = None
+    notebook.cells[3].execution_count = None
 
 
 def ignored_by_tag(notebook: NotebookNode) -> None:
-    notebook.cells[2].metadata["tags"] = ["nbval-ignore-output"]
+    notebook.cells[3].metadata["tags"] = ["nbval-ignore-output"]
 
 
 def ignored_by_comment(notebook: NotebookNode) -> None:
-    notebook.cells[2].source = "# NBVAL_IGNORE_OUTPUT\n" + notebook.cells[2].source
+    notebook.cells[3].source = "# NBVAL_IGNORE_OUTPUT\n" + notebook.cells[3].source
 
 
 def stripped(notebook: NotebookNode) -> None:
@@ -204,49 +209,50 @@ def stripped(notebook: NotebookNode) -> None:
 
 
 def html_output(notebook: NotebookNode) -> None:
-    notebook.cells[3].outputs[0].data["text/html"] = "<b>2</b>"
+    notebook.cells[4].outputs[0].data["text/html"] = "<b>2</b>"
 
 
 def stderr_output(notebook: NotebookNode) -> None:
-    notebook.cells[2].outputs[0].name = "stderr"
+    notebook.cells[3].outputs[0].name = "stderr"
 
 
 def bare_interact(notebook: NotebookNode) -> None:
-    notebook.cells[2].source = "from ipywidgets import interact\n\ninteract(print, x=(0, 1))"
+    notebook.cells[3].source = "from ipywidgets import interact\n\ninteract(print, x=(0, 1))"
 
 
 def dotted_interact(notebook: NotebookNode) -> None:
-    notebook.cells[2].source = "import ipywidgets as widgets\n\nwidgets.interactive(print, x=(0, 1))"
+    notebook.cells[3].source = "import ipywidgets as widgets\n\nwidgets.interactive(print, x=(0, 1))"
 
 
 def foreign_import(notebook: NotebookNode) -> None:
-    notebook.cells[2].source = "from transformers import AutoModel"
+    notebook.cells[3].source = "from transformers import AutoModel"
 
 
 def path_in_output(notebook: NotebookNode) -> None:
-    notebook.cells[2].outputs[0].text = "/home/someone/book/chapters\n"
+    notebook.cells[3].outputs[0].text = "/home/someone/book/chapters\n"
 
 
 def path_in_text(notebook: NotebookNode) -> None:
-    notebook.cells[1].source = "Look into /Users/someone."
+    notebook.cells[2].source = "Look into /Users/someone."
 
 
 def address(notebook: NotebookNode) -> None:
-    notebook.cells[3].outputs[0].data["text/plain"] = "<object object at 0x7f1a2b3c4d50>"
+    notebook.cells[4].outputs[0].data["text/plain"] = "<object object at 0x7f1a2b3c4d50>"
 
 
 def picture_stored(notebook: NotebookNode) -> None:
-    notebook.cells[3].outputs[0].data["image/png"] = "iVBORw0KGgo="
+    notebook.cells[4].outputs[0].data["image/png"] = "iVBORw0KGgo="
 
 
 def editor_metadata(notebook: NotebookNode) -> None:
-    notebook.cells[2].metadata["collapsed"] = False
+    notebook.cells[3].metadata["collapsed"] = False
 
 
 @pytest.mark.parametrize(
     ("spoil", "refused_by"),
     [
         (without_install, "starts_with_install"),
+        (without_maths, "is_normal"),
         (stale_install, "starts_with_install"),
         (null_count, "counts_in_order"),
         (ignored_by_tag, "few_ignored"),
@@ -308,6 +314,7 @@ def test_executing_keeps_what_is_right_and_says_what_fails(tmp_path: Path) -> No
     cells = [new_code_cell("print(6 * 7)"), new_code_cell("'seven';"), new_code_cell("2 + 2")]
     path.write_text(nbformat.writes(new_notebook(cells=cells)), encoding="utf-8")
     ran = nbformat.reads(normalise.execute(path), as_version=4)
+    assert ran.cells.pop(1).source == MATHS_CELL
     assert [cell.execution_count for cell in ran.cells] == [1, 2, 3, 4]
     assert [len(cell.outputs) for cell in ran.cells] == [0, 1, 0, 1]
     assert ran.cells[1].outputs[0].text == "42\n"
