@@ -6,7 +6,7 @@ PORT ?= 8000
 
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet --constraint constraints.txt \
+PIP := $(BIN)/python -m pip install --disable-pip-version-check --constraint constraints.txt \
        $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX))
 SET := pyproject.toml constraints.txt hatch_build.py package-lock.json
 HTML := _build/html/index.html
@@ -20,7 +20,7 @@ help:
 	@echo "make test       run every test: units, notebooks, the book in a browser"
 	@echo "make check      lint and check types"
 	@echo "make notebooks  execute the notebooks from a clean kernel and store them in normal form"
-	@echo "make bench      time the rotation of queries and keys against other ways"
+	@echo "make bench      time the rotation and the explorers against other ways"
 	@echo "make clean      remove what was built (not .venv)"
 	@echo
 	@echo "PYTHON=python3.12      the interpreter that .venv is made with, 3.11 or newer"
@@ -85,8 +85,9 @@ check: $(VENV)/.test
 notebooks: $(VENV)/.test
 	@$(BIN)/python tests/normalise.py
 
-bench: $(VENV)/.test
+bench: $(VENV)/.test front chromium
 	@$(BIN)/python tests/bench/rotate.py
+	@$(BIN)/python tests/bench/explore.py
 
 clean:
 	rm -rf _build posenc/explore/static node_modules .pytest_cache .mypy_cache .ruff_cache .hypothesis

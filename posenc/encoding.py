@@ -26,7 +26,7 @@ class Encoding(nn.Module):
     """s_ij ← s_ij + b_ij, after scaling. bias(q, k, qpos, kpos) -> f(b, h, i, j)"""
 
     rescale: Callable[..., Any] | None = None
-    """s_ij ← r_ij(s_ij), after the bias and before the mask. rescale(qpos, kpos) -> f(s, b, h, i, j)"""
+    """s_ij ← ρ_ij(s_ij), after the bias and before the mask. rescale(qpos, kpos) -> f(s, b, h, i, j)"""
 
     mix: Callable[..., Any] | None = None
     """z_i ← Σ_j α_ij (v_j + r_ij). mix(weights, v, qpos, kpos) -> z (B, H, Lq, d_v)"""

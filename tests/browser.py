@@ -39,6 +39,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.browser)
 
 
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Name the tests that did not run for want of a browser: pytest itself folds them into a number."""
+    skipped = [report.nodeid for report in terminalreporter.stats.get("skipped", []) if "browser" in report.keywords]
+    if skipped:
+        terminalreporter.section("browser tests that were skipped")
+        for name in skipped:
+            terminalreporter.line(name)
+
+
 def chromium() -> str | None:
     """Chromium's path: the environment variable CHROMIUM, the system's, or what playwright has fetched."""
     from playwright.sync_api import sync_playwright

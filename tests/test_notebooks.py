@@ -16,6 +16,7 @@ from pathlib import Path
 import nbformat
 import normalise
 import pytest
+import yaml
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 from normalise import COLAB_CELL, MATHS_CELL
@@ -177,6 +178,16 @@ def good() -> NotebookNode:
         new_code_cell("picture", outputs=[new_output("execute_result", data={"text/plain": "Picture: a line"})]),
     ]
     return normalise.normalise(new_notebook(cells=cells), "stem")
+
+
+def test_the_shorthands_of_notebooks_are_those_of_the_book() -> None:
+    macros = yaml.safe_load((normalise.ROOT / "_config.yml").read_text(encoding="utf-8"))["sphinx"]["config"]
+    macros = macros["mathjax3_config"]["tex"]["macros"]
+    defined = dict(re.findall(r"\\def\\([A-Za-z]+)(?:#1)?\{(.*?)\}(?=\\def|\$)", MATHS_CELL))
+    assert set(defined) == set(macros)
+    for name, meaning in macros.items():
+        if isinstance(meaning, str):
+            assert defined[name] == meaning
 
 
 def without_install(notebook: NotebookNode) -> None:

@@ -195,7 +195,7 @@ export class Panel {
   tabulate() {
     if (!this.data.open || !this.tensors) return;
     const most = { rows: 64, columns: 16 };
-    const tables = this.views.map((view) => {
+    const tables = this.views.map((view, number) => {
       const { head, rows } = view.table(view.tensors);
       const cut = rows.length > most.rows || head.length > most.columns + 1;
       const cell = (v) => (typeof v === "number" ? format(v) : String(v));
@@ -203,7 +203,7 @@ export class Panel {
         element("caption", {}, `${view.spec.title || this.spec.title}${cut ? `, the first ${Math.min(rows.length, most.rows)} of ${format(rows.length)} rows and ${Math.min(head.length - 1, most.columns)} of ${format(head.length - 1)} columns` : ""}`),
         element("thead", {}, element("tr", {}, ...head.slice(0, most.columns + 1).map((h) => element("th", { scope: "col" }, cell(h))))),
         element("tbody", {}, ...rows.slice(0, most.rows).map((row) => element("tr", {}, ...row.slice(0, most.columns + 1).map((v, i) => (i ? element("td", {}, cell(v)) : element("th", { scope: "row" }, cell(v))))))));
-      return element("div", { class: "pe-scroll", tabindex: 0, role: "region", "aria-label": "numbers of the picture" }, table);
+      return element("div", { class: "pe-scroll", tabindex: 0, role: "region", "aria-label": `numbers of picture ${number + 1}, ${this.spec.title}` }, table);
     });
     const save = element("button", { type: "button", class: "pe-button", onclick: () => this.save() }, "Download all as CSV");
     this.data.replaceChildren(this.data.firstChild, ...tables, save);
