@@ -63,7 +63,15 @@ def explorers(stem: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, Explorer]
 
 def live(page, identity: str) -> None:
     page.evaluate("id => document.getElementById(id).scrollIntoView()", identity)
-    page.wait_for_selector(f"#{identity}.pe-live", timeout=60_000)
+    try:
+        page.wait_for_selector(f"#{identity}.pe-live", timeout=30_000)
+    except Exception as error:
+        state = page.evaluate(
+            """id => { const { panel } = document.getElementById(id);
+               return [panel?.message.textContent, panel?.running, panel?.progress.hidden, scrollY, innerHeight]; }""",
+            identity,
+        )
+        raise AssertionError(f"{identity} does not come alive: {state}") from error
     settled(page, identity)
 
 
@@ -307,6 +315,22 @@ def test_a_slow_function_never_queues_and_the_page_stays_free(opened):
     assert got["computed"] < 30
     assert got["said"]
     assert got["after"] == ""
+
+
+def test_panels_that_compute_at_once_do_not_disturb_each_other(opened):
+    page = opened.page
+    for identity in ("explore-encoding", "explore-turned", "explore-still"):
+        live(page, identity)
+    shapes = page.evaluate(
+        """() => Promise.all(Array.from({ length: 20 }).flatMap((_, i) =>
+           ["explore-encoding", "explore-turned", "explore-still"].map(async (id) => {
+             const { engine, values } = document.getElementById(id).panel;
+             const tensors = await engine.compute(id === "explore-still" ? { n: 1 + (i % 5) } : values);
+             return tensors.map(({ shape }) => shape.join("x")).join(" "); })))"""
+    )
+    assert shapes[0::3] == ["128x64 128 4x128"] * 20
+    assert shapes[1::3] == ["1x2 1"] * 20
+    assert shapes[2::3] == [str(1 + i % 5) for i in range(20)]
 
 
 def test_the_runtime_loads_once_and_only_when_an_explorer_comes_near(made, open_page):

@@ -4,6 +4,14 @@ import * as ort from "onnxruntime-web/wasm";
 
 const sessions = new Map();
 
+// Two runs at once share the runtime's stack and lose their outputs, so they take turns.
+let turn = Promise.resolve();
+const inTurn = (work) => {
+  const mine = turn.then(work);
+  turn = mine.catch(() => {});
+  return mine;
+};
+
 globalThis.posencEngine = {
   /** The wasm module, as bytes. */
   start(wasm) {
@@ -14,7 +22,7 @@ globalThis.posencEngine = {
   },
 
   /** Run the graph of `key`, made from `graph` at its first use; inputs that the graph lacks are not fed. */
-  async run(key, graph, inputs) {
+  run: (key, graph, inputs) => inTurn(async () => {
     if (!sessions.has(key)) sessions.set(key, ort.InferenceSession.create(graph, { executionProviders: ["wasm"] }));
     const session = await sessions.get(key);
     const feed = {};
@@ -24,5 +32,5 @@ globalThis.posencEngine = {
     }
     const results = await session.run(feed);
     return session.outputNames.map((name) => ({ shape: [...results[name].dims], data: results[name].data }));
-  },
+  }),
 };
