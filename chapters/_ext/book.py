@@ -87,6 +87,13 @@ def cache(app: Sphinx, config: Config) -> None:
     config.nb_execution_cache_path = str(current)
 
 
+def sources(app: Sphinx, env: Any, docnames: list[str]) -> None:
+    """Have the pages of sources made anew with the package: viewcode would keep its first analysis of each module."""
+    if getattr(env, "book_key", None) != key():
+        env._viewcode_modules = {}
+        env.book_key = key()
+
+
 def kernel(app: Sphinx, config: Config) -> None:
     """Run the notebooks' kernels with a profile of their own: no reader's start-up files, no chatter in the log."""
     home = Path(app.outdir).parent / ".ipython"
@@ -182,5 +189,6 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("config-inited", cache)
     app.connect("config-inited", kernel)
     app.connect("builder-inited", mathjax)
+    app.connect("env-before-read-docs", sources)
     app.connect("build-finished", finish, priority=100)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
