@@ -358,15 +358,20 @@ def test_progress_is_shown_while_the_runtime_loads(made, open_page):
     page.wait_for_selector("#explore-encoding progress", state="hidden")
 
 
-def test_a_missing_runtime_is_said_and_the_picture_stays(made, open_page, tmp_path):
+@pytest.mark.parametrize("harm", ["missing", "cut short"])
+def test_a_broken_runtime_is_said_and_the_picture_stays(harm, made, open_page, tmp_path):
     broken = tmp_path / "site"
     shutil.copytree(made, broken)
-    (broken / "posenc" / "runtime.wasm.js").unlink()
+    script = broken / "posenc" / "runtime.wasm.js"
+    if harm == "missing":
+        script.unlink()
+    else:
+        script.write_text(script.read_text(encoding="ascii")[:1_000_000] + '";', encoding="ascii")
     page = open_page((broken / "index.html").as_uri()).page
     page.evaluate("document.getElementById('explore-encoding').scrollIntoView()")
     root = page.locator("#explore-encoding")
     root.locator(".pe-message").wait_for(state="visible")
-    assert "runtime.wasm.js is missing" in root.locator(".pe-message").inner_text()
+    assert root.locator(".pe-message").inner_text().startswith("The runtime could not be loaded: ")
     assert root.locator(".pe-stills svg").first.is_visible()
 
 

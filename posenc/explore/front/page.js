@@ -11,7 +11,7 @@ function script(name) {
     const tag = document.createElement("script");
     tag.src = new URL(name, BASE).href;
     tag.onload = resolve;
-    tag.onerror = () => reject(new Error(`The runtime is incomplete: ${name} is missing beside this page.`));
+    tag.onerror = () => reject(new Error(`${name} is missing beside this page`));
     document.head.append(tag);
   });
 }
@@ -26,7 +26,7 @@ async function compressed(progress) {
     return bytes;
   }
   const response = await fetch(new URL("runtime.wasm.gz", BASE));
-  if (!response.ok) throw new Error(`The runtime could not be loaded (${response.status}): reload the page.`);
+  if (!response.ok) throw new Error(`the server answered ${response.status}`);
   const total = Number(response.headers.get("content-length"));
   const chunks = [];
   let loaded = 0;
@@ -57,7 +57,7 @@ function load() {
     return { wasm };
   })().catch((error) => {
     runtime = null; // the next move tries again
-    throw error;
+    throw new Error(`The runtime could not be loaded: ${error.message.replace(/\.$/, "")}. Reload the page, or move a control to try again.`);
   });
   return runtime;
 }
