@@ -147,6 +147,11 @@ def attention(q: Tensor, k: Tensor, v: Tensor, qpos: Tensor, kpos: Tensor, mask:
             f"q, k and v have shapes {tuple(q.shape)}, {tuple(k.shape)} and {tuple(v.shape)}: "
             f"use the same d in q and k, and one value for each key"
         )
+    if k.shape[2] == 0 and q.shape[2] > 0:
+        raise ValueError(
+            f"there are {q.shape[2]} queries and an empty sequence of keys, so nothing to attend to: when decoding, "
+            f"extend the cache with the new tokens' keys before attending"
+        )
     positions(qpos, q, "qpos")
     positions(kpos, k, "kpos")
     full = (*q.shape[:3], k.shape[2])

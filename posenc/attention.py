@@ -54,7 +54,7 @@ def attend(
     Returns (B, H, Lq, d_v) in q's dtype; a query with nothing to attend to gets zeros. Backends agree:
     "dense" serves every encoding and stores the weights, (B, H, Lq, Lk); "sdpa" is torch's fused
     kernel, and `bias` becomes a float mask; "flex" takes `bias` and `rescale` into its kernel and, on a
-    GPU, stores no matrix. Raises ValueError if a backend cannot serve the encoding.
+    GPU, stores no matrix. Raises ValueError if a backend cannot serve the encoding, or there are no keys.
     """
     _check.attention(q, k, v, qpos, kpos, mask)
     if backend not in BACKENDS:
@@ -78,7 +78,7 @@ def _sdpa(
     causal: bool, mask: Tensor | None, scale: float | None,
 ) -> Tensor:  # fmt: skip
     _check.closed(encoding, "sdpa", rescale="it changes scores after the bias", mix="it needs the weights")
-    if q.shape[2] == 0 or k.shape[2] == 0:
+    if q.shape[2] == 0:
         return _dense(q, k, v, encoding, qpos, kpos, causal, mask, scale)
     options: dict[str, Any] = {"scale": scale, "enable_gqa": q.shape[1] != k.shape[1]}
     if encoding.bias is None and mask is None and (not causal or _triangular(qpos, kpos)):
@@ -105,7 +105,7 @@ def _flex(
     _check.no_cpu_gradient(q, k, v, *encoding.parameters())
     if not torch.is_grad_enabled():
         q, k, v = q.detach(), k.detach(), v.detach()  # torch refuses what could require gradients
-    if q.shape[2] == 0 or k.shape[2] == 0:
+    if q.shape[2] == 0:
         return _dense(q, k, v, encoding, qpos, kpos, causal, mask, scale)
     from torch.nn.attention.flex_attention import create_block_mask
 
