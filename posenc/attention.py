@@ -17,7 +17,7 @@ def attention_weights(
     q: Tensor, k: Tensor, encoding: Encoding, qpos: Tensor, kpos: Tensor,
     *, causal: bool = True, mask: Tensor | None = None, scale: float | None = None,
 ) -> Tensor:  # fmt: skip
-    """How much each query attends to each key: softmax_j(r(q_i · k_j · scale + b_ij)).
+    """How much each query attends to each key: softmax_j(ρ(q_i · k_j · scale + b_ij)).
 
     q (B, H, Lq, d) and k (B, Hk, Lk, d) have been through `encoding.query` and `encoding.key`, and Hk
     divides H; qpos is (Lq,) or (B, Lq), kpos (Lk,) or (B, Lk). With `causal`, a query sees the keys with
