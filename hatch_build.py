@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import json
+import re
 import shutil
 import subprocess
 import sys
@@ -51,6 +53,7 @@ def bundle(development: bool) -> None:
         "--banner:js=globalThis.posencRuntime=function(globalThis){const POSENC_URL='https://runtime.invalid/';",
         "--footer:js=};", "--outfile=posenc/explore/static/runtime.js",
     )  # fmt: skip
+    (STATIC / "licences.txt").write_text(licences("widget", "page", "runtime"), encoding="utf-8")
     shutil.copyfile(FRONT / "style.css", STATIC / "style.css")
     packed = gzip.compress((ROOT / WASM).read_bytes(), 9, mtime=0)
     (STATIC / "runtime.wasm.gz").write_bytes(packed)
@@ -70,8 +73,25 @@ def install(development: bool) -> None:
     stamp.write_text(wanted)
 
 
-def esbuild(*arguments: str) -> None:
-    run("node", "node_modules/esbuild/bin/esbuild", *arguments)
+def esbuild(entry: str, *arguments: str) -> None:
+    meta = ROOT / "node_modules" / f".{Path(entry).stem}.json"
+    run("node", "node_modules/esbuild/bin/esbuild", entry, f"--metafile={meta}", *arguments)
+
+
+def licences(*bundles: str) -> str:
+    """Whose work the bundles contain, and on what terms, as those terms ask."""
+    inputs: set[str] = set()
+    for name in bundles:
+        inputs |= set(json.loads((ROOT / "node_modules" / f".{name}.json").read_text(encoding="utf-8"))["inputs"])
+    found = {match[1] for path in inputs if (match := re.match(r"node_modules/((?:@[^/]+/)?[^/]+)/", path))}
+    texts = ["The scripts in this folder contain the following packages."]
+    for name in sorted(found):
+        folder = ROOT / "node_modules" / name
+        package = json.loads((folder / "package.json").read_text(encoding="utf-8"))
+        files = sorted(folder.glob("LICENSE*"))
+        terms = files[0].read_text(encoding="utf-8").strip() if files else f"Licence: {package['license']}"
+        texts.append(f"{name} {package['version']}\n\n{terms}")
+    return f"\n\n{'-' * 80}\n\n".join(texts) + "\n"
 
 
 def run(tool: str, *arguments: str) -> None:

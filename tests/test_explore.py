@@ -357,6 +357,13 @@ def test_the_front_ends_arithmetic():
     assert re.search(r"pass [1-9]", done.stdout)
 
 
+def test_the_bundles_say_whose_work_they_contain():
+    text = (ROOT / "posenc/explore/static/licences.txt").read_text(encoding="utf-8")
+    for name in ("@observablehq/plot", "d3-scale", "onnxruntime-web"):
+        assert re.search(rf"^{re.escape(name)} \d+\.", text, re.MULTILINE), name
+    assert "Permission to use, copy, modify" in text
+
+
 def test_no_scheme_is_computed_in_javascript():
     for file in (ROOT / "posenc/explore/front").glob("*.js"):
         used = set(re.findall(r"Math\.(\w+)", file.read_text(encoding="utf-8")))

@@ -113,6 +113,8 @@ def mathjax(app: Sphinx) -> None:
         raise ExtensionError("MathJax is not there: run `python hatch_build.py`, which fetches it, and build again")
     fonts, extensions = "output/chtml/fonts/woff-v2", "input/tex/extensions"
     names = ["tex-chtml.js", *(f"{fonts}/{path.name}" for path in (source / fonts).glob("*.woff"))]
+    (target / fonts).mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(source.parent / "LICENSE", target / "LICENSE")
     names += [f"{extensions}/{path.name}" for path in (source / extensions).glob("*.js") if path.stem != "all-packages"]
     for name in names:
         file = target / name

@@ -44,7 +44,7 @@ def _copy(app: Any, error: Exception | None) -> None:
         return
     target = Path(app.outdir) / "_static" / "posenc"
     target.mkdir(parents=True, exist_ok=True)
-    for name in (*SHIPPED, "style.css"):
+    for name in (*SHIPPED, "style.css", "licences.txt"):
         if not _same(STATIC / name, target / name):
             shutil.copy2(STATIC / name, target / name)
     inline(target)
