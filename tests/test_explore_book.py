@@ -19,7 +19,7 @@ from posenc import Heatmap, Lines, Plane, Readout, explore, logarithmic, sinusoi
 from posenc.explore.controls import Choice, Slider
 from posenc.explore.explorer import Explorer
 from posenc.explore.panel import Page
-from posenc.explore.sphinx import SHIPPED, STATIC, inline
+from posenc.explore.sphinx import ship
 from tests.browser import served
 
 ROOT = Path(__file__).parents[1]
@@ -204,10 +204,7 @@ def made(tmp_path_factory):
     """A folder with a page of explorers and all that they need."""
     pytest.importorskip("onnxruntime")
     folder = tmp_path_factory.mktemp("site")
-    (folder / "posenc").mkdir()
-    for name in (*SHIPPED, "style.css"):
-        shutil.copy(STATIC / name, folder / "posenc" / name)
-    inline(folder / "posenc")
+    ship(folder / "posenc")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("POSENC_BOOK", "1")
         patch.setattr(Page, "_counts", {})

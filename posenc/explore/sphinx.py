@@ -12,7 +12,7 @@ from typing import Any
 from sphinx.util import logging
 
 STATIC = Path(__file__).parent / "static"
-SHIPPED = ("page.js", "runtime.js", "runtime.wasm.gz")
+SHIPPED = ("page.js", "runtime.js", "runtime.wasm.gz", "style.css", "licences.txt")
 
 
 def setup(app: Any) -> dict[str, Any]:
@@ -42,19 +42,18 @@ def _explain(app: Any, error: Exception | None) -> None:
 def _copy(app: Any, error: Exception | None) -> None:
     if error or app.builder.format != "html":
         return
-    target = Path(app.outdir) / "_static" / "posenc"
-    target.mkdir(parents=True, exist_ok=True)
-    for name in (*SHIPPED, "style.css", "licences.txt"):
-        if not _same(STATIC / name, target / name):
-            shutil.copy2(STATIC / name, target / name)
-    inline(target)
+    ship(Path(app.outdir) / "_static" / "posenc")
 
 
-def inline(folder: Path) -> None:
-    """Write the runtime as a script too: a page opened from disk may load scripts, but not fetch."""
+def ship(folder: Path) -> None:
+    """Put into a folder all that a page with explorers needs; what is there and unchanged stays."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in SHIPPED:
+        if not _same(STATIC / name, folder / name):
+            shutil.copy2(STATIC / name, folder / name)
     source, script = STATIC / "runtime.wasm.gz", folder / "runtime.wasm.js"
     if not script.exists() or script.stat().st_mtime < source.stat().st_mtime:
-        text = base64.b64encode(source.read_bytes()).decode()
+        text = base64.b64encode(source.read_bytes()).decode()  # a page opened from disk may load scripts, but not fetch
         script.write_text(f'globalThis.posencWasm="{text}";', encoding="ascii")
 
 

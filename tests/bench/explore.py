@@ -73,17 +73,12 @@ MOVE_COMMON = (
 
 def page_of(folder: Path) -> Path:
     """A page with the two explorers, as the book holds them."""
-    import shutil
-
     os.environ["POSENC_BOOK"] = "1"
     from posenc.explore.panel import Page
-    from posenc.explore.sphinx import SHIPPED, STATIC, inline
+    from posenc.explore.sphinx import ship
 
     Page._counts.clear()
-    (folder / "posenc").mkdir(parents=True)
-    for name in (*SHIPPED, "style.css"):
-        shutil.copy(STATIC / name, folder / "posenc" / name)
-    inline(folder / "posenc")
+    ship(folder / "posenc")
     namespace: dict[str, object] = {}
     exec(FUNCTIONS, namespace)
     elements = []
