@@ -6,7 +6,8 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from posenc.attention import KVCache, attend, attention_weights
+from posenc.attention import attend, attention_weights
+from posenc.cache import KVCache, sliding_window
 from posenc.encoding import Encoding, NoPE
 from posenc.layout import convert_layout, layout_permutation
 from posenc.rope import RoPE, rotate
@@ -21,7 +22,7 @@ __version__ = "0.1.0"
 __all__ = [
     "ENCODINGS", "Encoding", "Heatmap", "KVCache", "Lines", "NoPE", "Plane", "Readout", "RoPE", "Sinusoidal",
     "attend", "attention_weights", "book_mode", "convert_layout", "device", "explore", "frequencies", "glue",
-    "layout_permutation", "logarithmic", "plot", "rotate", "show", "sinusoidal",
+    "layout_permutation", "logarithmic", "plot", "rotate", "show", "sinusoidal", "sliding_window",
 ]  # fmt: skip
 
 # Every factory takes the same keywords: model_dim, heads, head_dim and length.

@@ -198,3 +198,37 @@ def cached(k: Tensor, v: Tensor, pos: Tensor, store: list[Tensor]) -> None:
                 f"{name} is {tuple(new.shape)}, {new.dtype} on {new.device}, and the cache holds {tuple(old.shape)}, "
                 f"{old.dtype} on {old.device}: only the length may differ; for anything else start a new KVCache()"
             )
+
+
+def window(value: int | None, sinks: int) -> None:
+    """A window holds at least the token itself."""
+    if value is not None and value < 1:
+        raise ValueError(f"window is {value}, but a token sees itself: use 1 or more, or None for all tokens")
+    if sinks < 0:
+        raise ValueError(f"sinks is {sinks}: use the number of first tokens to keep, 0 for none")
+
+
+def kept(index: Tensor, store: list[Tensor], length: int) -> None:
+    """What a cache keeps is among what it holds."""
+    if not store:
+        raise ValueError("the cache is empty, so there is nothing to keep: extend it first")
+    if index.dtype != torch.int64 or index.ndim not in (1, 2) or (index.ndim == 2 and len(index) != len(store[0])):
+        raise ValueError(
+            f"index is {tuple(index.shape)}, {index.dtype}: use whole numbers, (n,) for all sequences or "
+            f"(B, n) = ({len(store[0])}, n), such as mask.nonzero()[:, 0]"
+        )
+    if index.numel() and not 0 <= int(index.min()) <= int(index.max()) < length:
+        raise ValueError(
+            f"index goes from {int(index.min())} to {int(index.max())}, but the cache holds {length} tokens: "
+            f"use 0 to {length - 1}, which count the tokens that are held, not their positions"
+        )
+
+
+def direction(encoding: Encoding, causal: bool, mask: Tensor | None) -> None:
+    """An encoding made for the past is not asked about the future, unless a mask answers for that."""
+    if encoding.causal_only and not causal and mask is None:
+        raise ValueError(
+            f"causal=False, but {type(encoding).__name__} as it was made knows keys of the past only: "
+            f"make its symmetric or bidirectional form where it has one, use causal=True, or pass the mask "
+            f"that hides the future"
+        )

@@ -1,4 +1,4 @@
-"""Attention with position in it: three backends that compute the same, and a cache for decoding."""
+"""Attention with position in it: three backends that compute the same."""
 
 import warnings
 from collections.abc import Callable
@@ -26,6 +26,7 @@ def attention_weights(
     or to 0 where there is nothing to attend to. Raises ValueError if shapes do not match.
     """
     _check.attention(q, k, k, qpos, kpos, mask)
+    _check.direction(encoding, causal, mask)
     k = _per_head(k, q)  # (B, H, Lk, d)
     wide = torch.promote_types(q.dtype, torch.float32)
     scale = q.shape[-1] ** -0.5 if scale is None else scale
@@ -54,9 +55,11 @@ def attend(
     Returns (B, H, Lq, d_v) in q's dtype; a query with nothing to attend to gets zeros. Backends agree:
     "dense" serves every encoding and stores the weights, (B, H, Lq, Lk); "sdpa" is torch's fused
     kernel, and `bias` becomes a float mask; "flex" takes `bias` and `rescale` into its kernel and, on a
-    GPU, stores no matrix. Raises ValueError if a backend cannot serve the encoding, or there are no keys.
+    GPU, stores no matrix. Raises ValueError if a backend cannot serve the encoding, if there are no keys,
+    or if keys of the future are to be seen by an encoding that is made for the past.
     """
     _check.attention(q, k, v, qpos, kpos, mask)
+    _check.direction(encoding, causal, mask)
     if backend not in BACKENDS:
         raise ValueError(f"backend is {backend!r}: use one of {', '.join(map(repr, BACKENDS))}")
     return BACKENDS[backend](q, k, v, encoding, qpos, kpos, causal, mask, scale)
@@ -181,46 +184,3 @@ def _triangular(qpos: Tensor, kpos: Tensor) -> bool:
     if torch.compiler.is_compiling() or qpos.shape != kpos.shape:
         return False
     return (qpos is kpos or torch.equal(qpos, kpos)) and bool((qpos.diff() > 0).all())
-
-
-class KVCache:
-    """The keys and values of all tokens so far, so that a new token costs one row of attention.
-
-    Keys are stored as `encoding.key` returned them: a rotated key stays right, since its position does
-    not change. Memory doubles when it is full, so n tokens cost O(n) copies. For inference only.
-    """
-
-    def __init__(self) -> None:
-        self._length = 0
-        self._store: list[Tensor] = []  # k, v and pos, with room for more tokens than have come
-
-    def __len__(self) -> int:
-        return self._length
-
-    @property
-    def positions(self) -> Tensor:
-        """The positions so far, (L,) or (B, L)."""
-        return self._so_far()[2] if self._store else torch.arange(0)
-
-    def extend(self, k: Tensor, v: Tensor, pos: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Takes k (B, H, L, d), v (B, H, L, d_v) and pos (L,) or (B, L); returns all three so far.
-
-        Raises ValueError if gradients are wanted, or if more than the length differs from before.
-        """
-        _check.cached(k, v, pos, self._store)
-        if not self._store:
-            self._store = [k[:, :, :0], v[:, :, :0], pos[..., :0]]
-        start, self._length = self._length, self._length + k.shape[2]
-        for n, (new, axis) in enumerate(((k, 2), (v, 2), (pos, -1))):
-            old = self._store[n]
-            if self._length > old.shape[axis]:
-                shape = list(old.shape)
-                shape[axis] = max(self._length, 2 * start)
-                self._store[n] = old.new_empty(shape)
-                self._store[n].narrow(axis, 0, start).copy_(old.narrow(axis, 0, start))
-            self._store[n].narrow(axis, start, new.shape[axis]).copy_(new)
-        return self._so_far()
-
-    def _so_far(self) -> tuple[Tensor, Tensor, Tensor]:
-        k, v, pos = self._store
-        return k[:, :, : self._length], v[:, :, : self._length], pos[..., : self._length]

@@ -34,6 +34,12 @@ class Encoding(nn.Module):
     exact: tuple[str, ...] = ()
     """Names of buffers that keep their dtype when the module is cast, since angles need float32."""
 
+    causal_only: bool = False
+    """Whether keys of the future would get nonsense, such as a reward that grows with their distance."""
+
+    raw_keys: bool = False
+    """Whether `key` depends on more than a key's own position, so that a cache keeps keys as projected."""
+
     def embed(self, x: Tensor, pos: Tensor) -> Tensor:
         """x_i ← x_i + p_i, before the first layer; x is (B, L, D)."""
         return x

@@ -1,4 +1,4 @@
-"""posenc.attention against loops, its backends against one another, and the cache."""
+"""posenc.attention against loops, and its backends against one another."""
 
 import math
 
@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from posenc import Encoding, KVCache, NoPE, RoPE, attend, attention_weights
+from posenc import Encoding, NoPE, RoPE, attend, attention_weights
 
 BACKENDS = ["dense", "sdpa", "flex"]
 
@@ -394,82 +394,3 @@ def test_bad_input_is_refused():
             arguments.pop("v")
             with pytest.raises(ValueError, match=message.replace("q, k and v", "").replace("2, 1 and 2", "2, 1 and 1")):
                 attention_weights(**arguments)
-
-
-def test_the_cache_returns_all_in_the_order_of_arrival():
-    k, v, pos = torch.randn(2, 3, 20, 4), torch.randn(2, 3, 20, 5), torch.arange(20) + 7
-    cache = KVCache()
-    assert len(cache) == 0
-    assert cache.positions.tolist() == []
-    end = 0
-    for step in (1, 0, 2, 1, 7, 1, 1, 6, 1):
-        chunk = slice(end, end + step)
-        end += step
-        found = cache.extend(k[:, :, chunk], v[:, :, chunk], pos[chunk])
-        for new, expected in zip(found, (k[:, :, :end], v[:, :, :end], pos[:end]), strict=True):
-            assert torch.equal(new, expected)
-        assert len(cache) == end
-        assert torch.equal(cache.positions, pos[:end])
-    assert end == 20
-
-
-def test_what_the_cache_returned_before_stays_what_it_was():
-    k = torch.randn(1, 1, 9, 2)
-    cache, returned = KVCache(), []
-    for n in range(9):
-        returned.append(cache.extend(k[:, :, n : n + 1], k[:, :, n : n + 1], torch.tensor([n]))[0])
-    for n, old in enumerate(returned):
-        assert torch.equal(old, k[:, :, : n + 1])
-
-
-def test_the_cache_copies_each_token_a_few_times_at_most():
-    cache, places = KVCache(), set()
-    for n in range(256):
-        k, _, _ = cache.extend(torch.zeros(1, 1, 1, 2), torch.zeros(1, 1, 1, 2), torch.tensor([n]))
-        places.add(k.untyped_storage().nbytes())
-    assert len(places) <= 9  # 1, 2, 4, ..., 256
-
-
-def test_the_cache_does_not_alias_what_it_was_given():
-    k, pos = torch.zeros(1, 1, 2, 2), torch.arange(2)
-    cache = KVCache()
-    cache.extend(k, k, pos)
-    k += 1
-    pos += 1
-    found = cache.extend(k[:, :, :0], k[:, :, :0], pos[:0])
-    assert (found[0] == 0).all()
-    assert found[2].tolist() == [0, 1]
-
-
-def test_the_cache_holds_positions_for_each_sequence():
-    k, pos = torch.randn(2, 1, 5, 2), torch.tensor([[0, 1, 2, 3, 4], [0, 0, 0, 1, 2]])
-    cache = KVCache()
-    for n in range(5):
-        cache.extend(k[:, :, n : n + 1], k[:, :, n : n + 1], pos[:, n : n + 1])
-    assert torch.equal(cache.positions, pos)
-
-
-def test_the_cache_refuses_what_does_not_fit():
-    k, v, pos = torch.randn(2, 3, 4, 6), torch.randn(2, 3, 4, 5), torch.arange(4)
-    cache = KVCache()
-    with pytest.raises(ValueError, match=r"no gradients: extend it under torch\.no_grad\(\)"):
-        cache.extend(k.clone().requires_grad_(), v, pos)
-    with pytest.raises(ValueError, match=r"one value for each key"):
-        cache.extend(k, v[:, :, :3], pos)
-    with pytest.raises(ValueError, match=r"pos holds 3 positions for 4 vectors"):
-        cache.extend(k, v, pos[:3])
-    assert len(cache) == 0
-    cache.extend(k, v, pos)
-    for args in (
-        (k[:1], v[:1], pos),
-        (k[..., :5], v, pos),
-        (k.double(), v, pos),
-        (k, v, pos.float()),
-        (k, v, pos.expand(2, 4)),
-    ):
-        with pytest.raises(ValueError, match=r"only the length may differ; .* new KVCache\(\)"):
-            cache.extend(*args)
-    assert len(cache) == 4
-    with torch.no_grad():
-        cache.extend(k.clone().requires_grad_(), v, pos)
-    assert not cache.extend(k, v, pos)[0].requires_grad
