@@ -12,7 +12,7 @@ SET := pyproject.toml constraints.txt hatch_build.py package-lock.json
 HTML := _build/html/index.html
 
 .DEFAULT_GOAL := help
-.PHONY: help book serve test check notebooks bench clean front chromium
+.PHONY: help book serve test check notebooks checked mutants bench clean front chromium
 
 help:
 	@echo "make book       build the book into _build/html"
@@ -20,7 +20,9 @@ help:
 	@echo "make test       run every test: units, notebooks, the book in a browser"
 	@echo "make check      lint and check types"
 	@echo "make notebooks  execute the notebooks from a clean kernel and store them in normal form"
-	@echo "make bench      time the rotation and the explorers against other ways"
+	@echo "make checked    compute the tables of the page \"How the package is checked\" anew, and keep them"
+	@echo "make mutants    make deliberate mistakes in the schemes, and see whether a test notices (15 minutes)"
+	@echo "make bench      time the rotation, the schemes and the explorers against other ways"
 	@echo "make clean      remove what was built (not .venv)"
 	@echo
 	@echo "PYTHON=python3.12      the interpreter that .venv is made with, 3.11 or newer"
@@ -85,10 +87,21 @@ check: $(VENV)/.test
 notebooks: $(VENV)/.test
 	@$(BIN)/python tests/normalise.py
 
+checked: $(VENV)/.test
+	@$(BIN)/python -m pytest -q --keep tests/test_contract.py tests/test_conformance.py
+
+$(VENV)/.mutants: $(VENV)/.test
+	@$(PIP) --editable ".[mutants]"
+	@touch $@
+
+mutants: $(VENV)/.mutants front
+	@$(BIN)/python tests/mutants.py
+
 bench: $(VENV)/.test front chromium
 	@$(BIN)/python tests/bench/rotate.py
+	@$(BIN)/python tests/bench/schemes.py
 	@$(BIN)/python tests/bench/explore.py
 
 clean:
-	rm -rf _build posenc/explore/static node_modules .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf _build mutants posenc/explore/static node_modules .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find chapters posenc tests -name __pycache__ -type d -prune -exec rm -rf {} +

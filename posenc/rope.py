@@ -1,27 +1,40 @@
 """Rotary position embedding: a position is an angle, a score sees differences (Su et al., 2021)."""
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from posenc import _check
 from posenc.encoding import Encoding
 from posenc.sinusoidal import frequencies
 
 
-def rotate(x: Tensor, pos: Tensor, freq: Tensor, *, layout: str = "interleaved") -> Tensor:
+def rotate(
+    x: Tensor,
+    pos: Tensor,
+    freq: Tensor,
+    *,
+    layout: str = "interleaved",
+    scale: float | Tensor = 1.0,
+) -> Tensor:
     """Turns pair t of channels by pos · freq[t], so that R_m q · R_n k depends on n - m only.
 
-    x (..., L, d), pos (L,) or (B, L), freq (d/2,) in radians per position -> like x. A pair is
-    channels 2t and 2t+1 ("interleaved"), or t and t + d/2 ("half"). Angles have freq's precision,
-    whatever x has. Raises ValueError if shapes do not match. Su et al. (2021), section 3.2.2.
+    x (..., L, d), pos (L,) or (B, L), freq (d/2,) in radians per position, or (B, d/2) if sequences of
+    the batch differ -> like x. A pair is channels 2t and 2t+1 ("interleaved"), or t and t + d/2 ("half").
+    `scale` multiplies what was turned: a number, or one for each angle, (L, d/2) or (B, L, d/2). Angles have
+    freq's precision, whatever x has. Raises ValueError if shapes do not match. Su et al. (2021), section 3.2.2.
     """
-    _check.rotation(x, pos, freq, layout)
-    angle = pos.to(freq.dtype)[..., None] * freq  # (L, d/2) or (B, L, d/2)
-    if pos.ndim == 2:
-        angle = angle.reshape(pos.shape[0], *[1] * (x.ndim - 3), *angle.shape[1:])  # (B, 1, L, d/2)
+    _check.rotation(x, pos, freq, layout, scale)
+    angle = pos.to(freq.dtype)[..., None] * freq[..., None, :]  # (L, d/2) or (B, L, d/2)
     wide = torch.promote_types(x.dtype, torch.float32)
     angle = angle.to(torch.promote_types(freq.dtype, wide))
-    cos, sin = angle.cos().to(wide), angle.sin().to(wide)
+    cos, sin = (scale * angle.cos()).to(wide), (scale * angle.sin()).to(wide)
+    if cos.ndim == 3:
+        shape = (cos.shape[0], *[1] * (x.ndim - 3), *cos.shape[1:])  # (B, 1, L, d/2): heads share an angle
+        cos, sin = cos.reshape(shape), sin.reshape(shape)
     if not torch.compiler.is_compiling():
         return _rotate_eagerly(x.to(wide), cos, sin, layout).to(x.dtype)
     pair, axis = ((-1, 2), -1) if layout == "interleaved" else ((2, -1), -2)
@@ -46,11 +59,14 @@ def _rotate_eagerly(x: Tensor, cos: Tensor, sin: Tensor, layout: str) -> Tensor:
 class RoPE(Encoding):
     """q_i ← R_i q_i, k_j ← R_j k_j: scores see positions through j - i only, values not at all.
 
-    `freq`, any (head_dim/2,) tensor in radians per position, replaces frequencies(head_dim, base).
+    The first `rotary_dim` channels of a head turn (all, unless given), and `attention_factor` multiplies
+    them; the rest pass as they are. `freq` replaces frequencies(rotary_dim, base): (rotary_dim/2,) in
+    radians per position, or a function that returns that, or (B, rotary_dim/2), for the current length,
+    pos.amax(-1) + 1, a scalar or (B,). With a function, a cache keeps raw keys, which turn anew at every step.
     """
 
-    exact = ("freq",)
-    freq: Tensor
+    exact: tuple[str, ...] = ("freq",)
+    freq: Any  # a tensor, or a function of the length
 
     def __init__(
         self,
@@ -58,23 +74,41 @@ class RoPE(Encoding):
         base: float = 10_000.0,
         *,
         layout: str = "interleaved",
-        freq: Tensor | None = None,
+        freq: Tensor | Callable[[Tensor], Tensor] | None = None,
+        rotary_dim: int | None = None,
+        attention_factor: float = 1.0,
     ) -> None:
         super().__init__()
         _check.layout(layout)
-        self.head_dim, self.layout = head_dim, layout
+        rotary_dim = head_dim if rotary_dim is None else rotary_dim
+        _check.rotary(head_dim, rotary_dim, attention_factor)
+        self.head_dim, self.rotary_dim, self.layout = head_dim, rotary_dim, layout
+        self.attention_factor = attention_factor
         self.base = base if freq is None else None
+        self.raw_keys = callable(freq)
+        if callable(freq):
+            self.exact, self.freq = (), freq
+            return
         if freq is None:
-            freq = frequencies(head_dim, base)
-        _check.given_frequencies(freq, head_dim)
+            freq = frequencies(rotary_dim, base)
+        _check.given_frequencies(freq, rotary_dim)
         self.register_buffer("freq", freq, persistent=False)
 
     def query(self, q: Tensor, pos: Tensor) -> Tensor:
-        return rotate(q, pos, self.freq, layout=self.layout)
+        return self._turn(q, pos, self.attention_factor)
 
     def key(self, k: Tensor, pos: Tensor) -> Tensor:
-        return rotate(k, pos, self.freq, layout=self.layout)
+        return self._turn(k, pos, self.attention_factor)
+
+    def _turn(self, x: Tensor, pos: Tensor, scale: float | Tensor) -> Tensor:
+        _check.turned(x, pos, self.head_dim)
+        freq = self.freq
+        if callable(freq):
+            freq = freq(pad(pos, (1, 0)).amax(-1) + 1)  # the length, and 1 where there are no tokens
+        turned, rest = x[..., : self.rotary_dim], x[..., self.rotary_dim :]
+        turned = rotate(turned, pos, freq, layout=self.layout, scale=scale)
+        return torch.cat((turned, rest), -1) if rest.shape[-1] else turned
 
     def reset_parameters(self) -> None:
         if self.base is not None:
-            self.freq = frequencies(self.head_dim, self.base, device=self.freq.device)
+            self.freq = frequencies(self.rotary_dim, self.base, device=self.freq.device)

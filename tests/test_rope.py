@@ -1,6 +1,9 @@
 """posenc.rope and posenc.layout against loops, and the properties that the chapter derives."""
 
+import copy
 import math
+import pickle
+import re
 
 import pytest
 import torch
@@ -8,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from posenc import RoPE, convert_layout, frequencies, layout_permutation, rotate
+from posenc import RoPE, attend, convert_layout, frequencies, layout_permutation, rotate
 
 LAYOUTS = ["interleaved", "half"]
 DIMS = st.integers(1, 16).map(lambda n: 2 * n)
@@ -373,7 +376,9 @@ def test_other_bad_input_is_refused():
         RoPE(8, 0)
     with pytest.raises(ValueError, match=r"freq has shape \(8,\) .* use frequencies\(8\).* pass that slice of x"):
         rotate(x, pos, torch.ones(8))
-    with pytest.raises(ValueError, match=r"freq has shape \(8,\), but head_dim=8 .* \(head_dim/2,\) = \(4,\)"):
+    with pytest.raises(
+        ValueError, match=r"freq has shape \(8,\), but 8 channels turn, in 4 .* \(rotary_dim/2,\) = \(4,\)"
+    ):
         RoPE(8, freq=torch.ones(8))
     with pytest.raises(ValueError, match=r"single vector is x\[None, :\]"):
         rotate(torch.zeros(8), at(0), freq)
@@ -390,3 +395,322 @@ def test_other_bad_input_is_refused():
     for weight in (torch.zeros(12, 8), torch.zeros(1, 8, 8)):
         with pytest.raises(ValueError, match=r"multiple of 8: pass W_q or W_k as nn\.Linear holds it"):
             convert_layout(weight, 8, to="half")
+
+
+# One set of frequencies per sequence, and a scale
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("batched", [False, True])
+@pytest.mark.parametrize("heads", [(), (4,), (3, 4)])
+def test_a_sequence_may_have_its_own_frequencies(layout, batched, heads, device):
+    pos = torch.tensor([[0, 1, 2], [7, 3, 1000]], device=device) if batched else torch.arange(3, device=device)
+    freq = torch.stack((frequencies(8), frequencies(8, 500.0))).to(device)
+    x = torch.randn(2, *heads, 3, 8, device=device)
+    both = rotate(x, pos, freq, layout=layout)
+    assert both.shape == x.shape
+    for n in range(2):
+        alone = rotate(x[n], pos[n] if batched else pos, freq[n], layout=layout)
+        torch.testing.assert_close(both[n], alone)
+    shared = rotate(x, pos, freq[:1], layout=layout)
+    torch.testing.assert_close(shared, rotate(x, pos, freq[0], layout=layout))
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@given(scale=st.floats(-3, 3), dim=DIMS)
+def test_a_scale_multiplies_what_was_turned(layout, scale, dim):
+    x, pos, freq = vectors(dim, 3), torch.tensor([0, 5, 1000]), exact(dim)
+    expected = scale * rotate(x, pos, freq, layout=layout)
+    torch.testing.assert_close(rotate(x, pos, freq, layout=layout, scale=scale), expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_every_angle_may_have_its_own_scale(layout):
+    pos, freq, x = torch.arange(3), exact(4), torch.randn(2, 5, 3, 4, dtype=torch.float64)
+    scale = torch.rand(2, 3, 2, dtype=torch.float64)
+    turned = rotate(x, pos, freq, layout=layout)
+    both = rotate(x, pos, freq, layout=layout, scale=scale)
+    for n in range(2):
+        channels = scale[n].repeat_interleave(2, -1) if layout == "interleaved" else scale[n].repeat(1, 2)
+        torch.testing.assert_close(both[n], turned[n] * channels)
+        torch.testing.assert_close(rotate(x, pos, freq, layout=layout, scale=scale[n])[n], both[n])
+
+
+def test_a_scale_is_rounded_together_with_the_rotation():
+    x, pos = torch.randn(1, 2, 3, 8).bfloat16(), torch.tensor([0, 300, 4095])
+    found = rotate(x, pos, frequencies(8), scale=1.1)
+    assert torch.equal(found, rotate(x.float(), pos, frequencies(8), scale=1.1).bfloat16())
+    assert rotate(x, pos, frequencies(8), scale=torch.rand(3, 4, dtype=torch.float64)).dtype == torch.bfloat16
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_gradients_reach_scales_and_frequencies_of_a_sequence(layout):
+    x = torch.randn(2, 2, 3, 4, dtype=torch.float64)
+    freq = torch.rand(2, 2, dtype=torch.float64, requires_grad=True)
+    scale = torch.rand(2, 3, 2, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(
+        lambda freq, scale: rotate(x, torch.arange(3), freq, layout=layout, scale=scale), (freq, scale)
+    )
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_compiled_with_frequencies_and_scales_of_a_sequence_it_is_the_same(layout):
+    torch._dynamo.reset()
+    compiled = torch.compile(rotate, fullgraph=True, backend="aot_eager")
+    x, pos, freq, scale = torch.randn(2, 3, 5, 8), torch.arange(5), torch.rand(2, 4), torch.rand(2, 5, 4)
+    expected = rotate(x, pos, freq, layout=layout, scale=scale)
+    torch.testing.assert_close(compiled(x, pos, freq, layout=layout, scale=scale), expected)
+
+
+def test_frequencies_that_fit_no_batch_are_refused():
+    x, pos = torch.zeros(2, 4, 3, 8), torch.arange(3)
+    with pytest.raises(ValueError, match=r"frequencies for 3 sequences and the batch has 2: pass one .* = \(4,\) if"):
+        rotate(x, pos, torch.ones(3, 4))
+    for count in (1, 2):
+        with pytest.raises(ValueError, match=rf"for {count} sequences and there is a single sequence: .* = \(4,\) if"):
+            rotate(x[0, 0], pos, torch.ones(count, 4))
+    with pytest.raises(ValueError, match=r"freq has shape \(2, 8\) .* use frequencies\(8\), or \(B, d/2\)"):
+        rotate(x, pos, torch.ones(2, 8))
+    with pytest.raises(ValueError, match=r"freq has shape \(1, 2, 4\) .* use frequencies\(8\)"):
+        rotate(x, pos, torch.ones(1, 2, 4))
+
+
+def test_scales_that_fit_no_angles_are_refused():
+    pos, freq = torch.arange(3), frequencies(8)
+    for x, full in ((torch.zeros(2, 5, 3, 8), (2, 3, 4)), (torch.zeros(3, 8), (3, 4))):
+        for shape in ((3,), (3, 8), (4, 4), (7, 3, 4), (2, 5, 3, 4)):
+            with pytest.raises(
+                ValueError, match=re.escape(f"scale has shape {shape}, but there is an angle for each of {full}")
+            ):
+                rotate(x, pos, freq, scale=torch.ones(shape))
+        for shape in ((), (1,), (4,), (3, 1), full):
+            assert rotate(x, pos, freq, scale=torch.ones(shape)).shape == x.shape
+    assert rotate(torch.zeros(2, 3, 8), pos, freq, scale=torch.ones(2, 1, 1)).shape == (2, 3, 8)
+    with pytest.raises(ValueError, match=r"use a number, or that shape"):
+        rotate(torch.zeros(3, 8), pos, freq, scale=torch.ones(1, 3, 4))
+
+
+# A part of the head, and a factor
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("turned", [2, 6, 16])
+@pytest.mark.parametrize("factor", [1.0, 1.25])
+def test_the_first_channels_turn_and_the_rest_pass(layout, turned, factor, device):
+    rope = RoPE(16, 500.0, layout=layout, rotary_dim=turned, attention_factor=factor).to(device)
+    x, pos = torch.randn(2, 3, 4, 16, device=device), torch.arange(4, device=device)
+    small = RoPE(turned, 500.0, layout=layout).to(device)
+    for found in (rope.query(x, pos), rope.key(x, pos)):
+        assert found.shape == x.shape
+        torch.testing.assert_close(found[..., :turned], factor * small.query(x[..., :turned], pos))
+        assert torch.equal(found[..., turned:], x[..., turned:])  # not even multiplied by the factor
+    assert (rope.head_dim, rope.rotary_dim, rope.attention_factor) == (16, turned, factor)
+    assert not rope.raw_keys
+
+
+def test_all_channels_turn_by_default_and_nothing_is_multiplied():
+    rope, x = RoPE(8), torch.randn(1, 2, 3, 8)
+    assert (rope.rotary_dim, rope.attention_factor, rope.layout, rope.base) == (8, 1.0, "interleaved", 10_000.0)
+    assert torch.equal(rope.freq, frequencies(8))
+    assert torch.equal(rope.key(x, torch.arange(3)), rotate(x, torch.arange(3), frequencies(8)))
+
+
+def test_an_attention_factor_multiplies_scores_by_its_square():
+    q, k = torch.randn(2, 1, 2, 6, 8, dtype=torch.float64)
+    pos = torch.arange(6)
+    plain, sharp = (RoPE(8, freq=exact(8), attention_factor=factor) for factor in (1.0, 1.5))
+    scores = [rope.query(q, pos) @ rope.key(k, pos).mT for rope in (plain, sharp)]
+    torch.testing.assert_close(scores[1], 2.25 * scores[0])
+
+
+def test_given_frequencies_are_those_of_the_channels_that_turn():
+    rope = RoPE(8, freq=torch.tensor([0.5, 0.25]), rotary_dim=4)
+    assert rope.base is None
+    x = torch.randn(1, 1, 3, 8)
+    turned = rotate(x[..., :4], torch.arange(3), torch.tensor([0.5, 0.25]))
+    assert torch.equal(rope.query(x, torch.arange(3)), torch.cat((turned, x[..., 4:]), -1))
+    with pytest.raises(ValueError, match=r"freq has shape \(4,\), but 4 channels turn, in 2 pairs: .* = \(2,\)"):
+        RoPE(8, freq=torch.ones(4), rotary_dim=4)
+
+
+def test_a_partial_rope_built_on_the_meta_device_gets_its_frequencies_with_its_memory():
+    with torch.device("meta"):
+        rope = RoPE(16, 500.0, rotary_dim=4)
+    assert torch.equal(rope.to_empty(device="cpu").freq, frequencies(4, 500.0))
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
+def test_a_partial_rotation_keeps_the_dtype(dtype, device):
+    rope = RoPE(8, rotary_dim=4, attention_factor=1.5).to(device).to(dtype)
+    assert rope.freq.dtype == torch.float32
+    x = torch.randn(2, 2, 3, 8, device=device).to(dtype)
+    found = rope.query(x, torch.arange(3, device=device))
+    assert found.dtype == dtype
+    wide = rope.query(x.double(), torch.arange(3, device=device))
+    assert torch.equal(found[..., 4:], x[..., 4:])
+    torch.testing.assert_close(found, wide.to(dtype), rtol=1e-2 if dtype.itemsize == 2 else 1e-5, atol=1e-6)
+
+
+def test_bad_parts_and_factors_are_refused():
+    for turned in (-2, 0, 3):
+        with pytest.raises(ValueError, match=rf"rotary_dim is {turned}, .* use a positive even number"):
+            RoPE(8, rotary_dim=turned)
+    with pytest.raises(ValueError, match=r"rotary_dim is 10, but a head has 8 channels: use a smaller one"):
+        RoPE(8, rotary_dim=10)
+    for factor in (0.0, -1.0, math.nan, math.inf):
+        with pytest.raises(ValueError, match=rf"attention_factor is {factor}, .* use a positive number"):
+            RoPE(8, attention_factor=factor)
+
+
+def test_vectors_of_another_head_are_refused():
+    rope = RoPE(8, rotary_dim=4)
+    with pytest.raises(
+        ValueError, match=r"x has shape \(1, 1, 3, 16\), .* \(..., L, 8\): make it with head_dim=16; .*dim"
+    ):
+        rope.query(torch.zeros(1, 1, 3, 16), torch.arange(3))
+    with pytest.raises(ValueError, match=r"x has shape \(1, 1, 3, 4\), .* make it with head_dim=4"):
+        rope.key(torch.zeros(1, 1, 3, 4), torch.arange(3))
+    with pytest.raises(ValueError, match=r"x has shape \(8,\), .* make it with head_dim=8"):
+        rope.key(torch.zeros(8), torch.arange(1))
+    with pytest.raises(ValueError, match=r"x has shape \(\), .* make it with head_dim=1"):
+        rope.key(torch.zeros(()), torch.arange(1))
+    with pytest.raises(ValueError, match=r"pos holds 4 positions for 3 vectors"):
+        rope.key(torch.zeros(1, 1, 3, 8), torch.arange(4))
+
+
+# Frequencies that depend on the length
+
+
+def halving(length: Tensor) -> Tensor:
+    """As slow as the text is long: (d/2,) for a scalar, (B, d/2) for (B,)."""
+    return 1 / (length[..., None] * torch.tensor([1.0, 4.0], device=length.device))
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("shape", [(2, 3, 8), (2, 4, 3, 8)])
+def test_frequencies_may_be_a_function_of_the_length(layout, shape, device):
+    rope = RoPE(8, freq=halving, layout=layout, rotary_dim=4).to(device)
+    assert rope.raw_keys and rope.exact == () and rope.base is None
+    assert not list(rope.buffers()) and not rope.state_dict() and rope.doors == ("query", "key")
+    x = torch.randn(shape, device=device)
+    one, two = torch.tensor([9, 2, 3], device=device), torch.tensor([[0, 1, 2], [7, 99, 5]], device=device)
+    for door in (rope.query, rope.key):
+        expected = rotate(x[..., :4], one, torch.tensor([1 / 10, 1 / 40], device=device), layout=layout)
+        torch.testing.assert_close(door(x, one)[..., :4], expected)
+        freq = torch.tensor([[1 / 3, 1 / 12], [1 / 100, 1 / 400]], device=device)
+        torch.testing.assert_close(door(x, two)[..., :4], rotate(x[..., :4], two, freq, layout=layout))
+
+
+def test_the_length_is_one_more_than_the_last_position():
+    seen = []
+
+    def watch(length: Tensor) -> Tensor:
+        seen.append(length)
+        return torch.ones(4)
+
+    rope, x = RoPE(8, freq=watch), torch.zeros(2, 1, 3, 8)
+    rope.query(x, torch.tensor([4, 0, 2]))
+    rope.key(x, torch.tensor([[4, 0, 2], [1, 1, 0]]))
+    rope.query(x[:, :, :0], torch.arange(0))
+    rope.query(x[:, :, :0], torch.zeros(2, 0, dtype=torch.long))
+    rope.query(x, torch.tensor([0.5, 2.5, 1.0]))
+    assert [length.tolist() for length in seen] == [5, [5, 2], 1, [1, 1], 3.5]
+
+
+@pytest.mark.parametrize("pos", [torch.arange(0), torch.zeros(2, 0, dtype=torch.long)])
+def test_a_function_of_the_length_meets_empty_sequences(pos):
+    assert RoPE(4, freq=halving).query(torch.zeros(2, 3, 0, 4), pos).shape == (2, 3, 0, 4)
+
+
+def test_a_single_position_is_refused_before_its_length_is_asked():
+    with pytest.raises(ValueError, match=r"pos has shape \(\): .* torch\.tensor\(\[p\]\)"):
+        RoPE(4, freq=halving).query(torch.zeros(1, 1, 1, 4), torch.tensor(3))
+
+
+def test_a_function_of_the_length_survives_what_modules_go_through():
+    rope = RoPE(4, freq=halving)
+    x, pos = torch.randn(1, 1, 3, 4), torch.arange(3)
+    expected = rope.query(x, pos)
+    for same in (
+        copy.deepcopy(rope),
+        pickle.loads(pickle.dumps(rope)),
+        copy.deepcopy(rope).to(torch.bfloat16),
+        copy.deepcopy(rope).to("meta").to_empty(device="cpu"),
+    ):
+        assert torch.equal(same.query(x, pos), expected)
+    with torch.device("meta"):
+        made = RoPE(4, freq=halving)
+    assert torch.equal(made.query(x, pos), expected)
+    made.reset_parameters()
+
+
+def test_a_function_of_the_length_may_be_learned():
+    class Learned(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.slowness = torch.nn.Parameter(torch.ones(2))
+
+        def forward(self, length: Tensor) -> Tensor:
+            return 1 / (self.slowness * length[..., None])
+
+    rope = RoPE(4, freq=Learned())
+    assert [name for name, _ in rope.named_parameters()] == ["freq.slowness"]
+    rope.query(torch.randn(2, 1, 3, 4), torch.arange(3)).sum().backward()
+    assert rope.freq.slowness.grad.abs().sum() > 0
+
+
+@pytest.mark.parametrize("batched", [False, True])
+def test_with_raw_keys_each_step_is_the_last_row_of_a_full_pass_of_its_length(batched):
+    """Rotated keys, kept from earlier steps, are not."""
+    q, k, v = torch.randn(3, 2, 2, 6, 4, dtype=torch.float64)
+    pos = torch.stack((torch.arange(6), torch.arange(6) + 3)) if batched else torch.arange(6)
+    rope, stale = RoPE(4, freq=lambda length: halving(length).double()), []
+    for t in range(6):
+        new, old = slice(t, t + 1), slice(t + 1)
+        here, past, values = pos[..., new], pos[..., old], v[:, :, old]
+        query, keys = rope.query(q[:, :, new], here), rope.key(k[:, :, old], past)
+        step = attend(query, keys, values, rope, here, past)
+        full = attend(rope.query(q[:, :, old], past), keys, values, rope, past, past)
+        torch.testing.assert_close(step, full[:, :, -1:], rtol=0, atol=1e-12)
+        stale.append(rope.key(k[:, :, new], here))
+        kept = attend(query, torch.cat(stale, 2), values, rope, here, past)
+        assert t < 2 or (kept - step).abs().max() > 1e-4
+
+
+@pytest.mark.parametrize("freq", [None, halving])
+def test_a_compiled_rope_is_the_same(freq):
+    torch._dynamo.reset()
+    rope = RoPE(8, freq=freq, rotary_dim=4, attention_factor=1.5)
+    compiled = torch.compile(rope.query, fullgraph=True, backend="aot_eager")
+    for x, pos in (
+        (torch.randn(2, 3, 5, 8), torch.arange(5)),
+        (torch.randn(2, 3, 7, 8), torch.arange(7) + torch.tensor([[0], [100]])),
+    ):
+        torch.testing.assert_close(compiled(x, pos), rope.query(x, pos))
+
+
+class Query(torch.nn.Module):
+    def __init__(self, rope: RoPE) -> None:
+        super().__init__()
+        self.rope = rope
+
+    def forward(self, x: Tensor, pos: Tensor) -> Tensor:
+        return self.rope.query(x, pos)
+
+
+@pytest.mark.parametrize("freq", [None, halving])
+@pytest.mark.parametrize("strict", [True, False])
+def test_an_exported_rope_takes_any_length(freq, strict):
+    length = torch.export.Dim("length", min=2)
+    rope = RoPE(8, freq=freq, rotary_dim=4, attention_factor=1.5)
+    args = torch.randn(2, 3, 5, 8), torch.arange(5)
+    program = torch.export.export(Query(rope), args, dynamic_shapes=({2: length}, {0: length}), strict=strict)
+    x, pos = torch.randn(2, 3, 33, 8), torch.arange(33) * 7
+    torch.testing.assert_close(program.module()(x, pos), rope.query(x, pos))
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_numbers_that_are_none_come_out_again(value):
+    x = torch.full((1, 1, 2, 4), value)
+    assert not rotate(x, torch.arange(2), frequencies(4)).isfinite().all()
+    assert not RoPE(4, freq=torch.full((2,), value)).query(torch.ones(1, 1, 2, 4), torch.arange(1, 3)).isfinite().all()

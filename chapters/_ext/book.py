@@ -2,12 +2,14 @@
 
 - The launch buttons follow the git remote, so that a fork's book opens the fork's notebooks.
 - Executed notebooks are kept under a key made from the package, so that an edit in ``posenc`` runs them anew.
+- Tables of what was checked are set from ``chapters/checked``, where the tests keep them.
 - MathJax is copied into the page's own folder: a page asks no other host for anything.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
 import shutil
@@ -17,11 +19,13 @@ from pathlib import Path
 from typing import Any
 
 import pybtex.plugin
+from docutils import nodes
 from pybtex.style import template
 from pybtex.style.formatting.unsrt import Style as Unsorted
 from sphinx.application import Sphinx
 from sphinx.config import Config
 from sphinx.errors import ExtensionError
+from sphinx.util.docutils import SphinxDirective
 from sphinxcontrib.bibtex.plugin import register_plugin
 from sphinxcontrib.bibtex.style.referencing.author_year import AuthorYearReferenceStyle
 
@@ -123,6 +127,40 @@ def mathjax(app: Sphinx) -> None:
             shutil.copyfile(source / name, file)
 
 
+class Checked(SphinxDirective):
+    """``{checked} contract``: the table that the tests keep in ``chapters/checked/contract.json``."""
+
+    required_arguments = 1
+
+    def run(self) -> list[nodes.Node]:
+        path = ROOT / "chapters/checked" / f"{self.arguments[0]}.json"
+        self.env.note_dependency(str(path))
+        if not path.exists():
+            raise self.error(f"{path.relative_to(ROOT)} is not there: run make checked, which writes it")
+        kept = json.loads(path.read_text(encoding="utf-8"))
+        wide = len(kept["columns"]) > 10
+        table = nodes.table("", nodes.title("", kept["caption"]), classes=["pe-checked", *["pe-upright"] * wide])
+        group = nodes.tgroup("", cols=len(kept["columns"]))
+        group += [nodes.colspec("", colwidth=1, **({"stub": 1} if n == 0 else {})) for n in range(len(kept["columns"]))]
+        group += nodes.thead("", self.row(kept["columns"]))
+        group += nodes.tbody("", *(self.row(row) for row in kept["rows"]))
+        table += group
+        return [nodes.container("", table, classes=["pe-wide"])]
+
+    def row(self, cells: list[str]) -> nodes.row:
+        """Words between backticks are code; "yes" is set as a sign that screen readers call by its name."""
+        row = nodes.row()
+        for cell in cells:
+            text = nodes.paragraph()
+            for n, part in enumerate(cell.split("`")):
+                text += [nodes.literal(part, part) if n % 2 else nodes.Text(part)] if part else []
+            row += nodes.entry("", text, classes=[f"pe-{cell.replace(' ', '-')}"] if cell in SIGNS else [])
+        return row
+
+
+SIGNS = ("yes", "refuses", "not run")
+
+
 class Entries(Unsorted):
     """Entries in the order of their authors; the text cites by author and year, so no label is shown."""
 
@@ -186,6 +224,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
     register_plugin("sphinxcontrib.bibtex.style.referencing", "book", Citations)
     # A change of this file reads all pages again.
     app.add_config_value("book_version", hashlib.sha256(Path(__file__).read_bytes()).hexdigest(), "env")
+    app.add_directive("checked", Checked)
     site(app)
     app.connect("config-inited", link)
     app.connect("config-inited", cache)

@@ -11,10 +11,8 @@ import argparse
 import importlib.util
 import json
 import os
-import statistics
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -23,6 +21,7 @@ from torch import Tensor
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from posenc import RoPE, rotate
+from tests.bench.clock import measure
 
 Call = Callable[[], tuple[Tensor, Tensor]]
 LENGTH, BATCH, HEADS, HEAD_DIM = 1024, 2, 8, 64
@@ -84,22 +83,6 @@ def check(calls: dict[str, Call]) -> None:
         found = torch.stack(call())
         if name != "clone" and not any(torch.allclose(found, torch.stack(x), atol=1e-3) for x in layouts):
             raise SystemExit(f"{name} computes something else")
-
-
-def timed(call: Call) -> float:
-    start = time.perf_counter()
-    call()
-    return time.perf_counter() - start
-
-
-def measure(calls: dict[str, Call], rounds: int) -> dict[str, float]:
-    times: dict[str, list[float]] = {name: [] for name in calls}
-    names = list(calls)
-    for turn in range(rounds):
-        for name in names[turn % len(names) :] + names[: turn % len(names)]:  # nobody is always first
-            calls[name]()  # so that all find what they themselves have left
-            times[name].append(timed(calls[name]))
-    return {name: statistics.median(t) for name, t in times.items()}
 
 
 def worker(rounds: int, threads: int) -> None:

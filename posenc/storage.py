@@ -1,0 +1,52 @@
+"""A model in one file: parameters as safetensors, and how to make it again."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import torch
+
+from posenc import _check
+
+if TYPE_CHECKING:
+    from posenc.model import Transformer
+
+Model = TypeVar("Model", bound="Transformer")
+
+
+def save(model: Transformer, path: str | os.PathLike[str]) -> None:
+    """Writes parameters and configuration to one safetensors file: all of it, or nothing."""
+    from safetensors.torch import save_file
+
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    tensors = {name: value.cpu().clone().contiguous() for name, value in model.state_dict().items()}
+    metadata = {"posenc": json.dumps(model.config | {"class": type(model.encoding()).__name__})}
+    part = path.with_name(f"{path.name}.{os.getpid()}.part")
+    try:
+        save_file(tensors, part, metadata)
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def load(cls: type[Model], path: str | os.PathLike[str], **changes: Any) -> Model:
+    """A model of class cls from what `save` wrote."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="pt") as file:
+            metadata, state = file.metadata(), {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except SafetensorError as error:
+        raise _check.damaged(path) from error
+    config = _check.saved(path, metadata, changes) | changes
+    with torch.random.fork_rng(devices=[]):  # what is drawn here is overwritten
+        model = cls(**config)
+    _check.fits(path, model.state_dict(), state)
+    for name, value in (*model.named_parameters(), *model.named_buffers()):
+        value.data = value.data.to(state[name].dtype) if name in state else value.data
+    model.load_state_dict(state)
+    return model

@@ -1,0 +1,68 @@
+"""Tables of what was checked: tests compute them, `chapters/checked/` keeps them, the book shows them.
+
+`make checked` writes them anew. A test run compares what it found with what is kept, and fails if they differ.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+KEPT = Path(__file__).resolve().parents[1] / "chapters/checked"
+NOT_RUN = "not run"
+MEASURED = "largest difference"  # a column that rounding decides: its bound is tested, its digits are not
+
+
+@dataclass
+class Table:
+    """A caption, the names of the columns, and rows whose first cell is their name."""
+
+    caption: str
+    columns: list[str]
+    rows: list[list[str]]
+
+    @classmethod
+    def read(cls, name: str) -> Table | None:
+        path = KEPT / f"{name}.json"
+        return cls(**json.loads(path.read_text(encoding="utf-8"))) if path.exists() else None
+
+    def write(self, name: str) -> None:
+        head = {key: value for key, value in asdict(self).items() if key != "rows"}
+        text = json.dumps(head, ensure_ascii=False, indent=1)[:-2]  # a row for each line, for the sake of diffs
+        rows = ",\n".join("  " + json.dumps(row, ensure_ascii=False) for row in self.rows)
+        KEPT.mkdir(exist_ok=True)
+        (KEPT / f"{name}.json").write_text(f'{text},\n "rows": [\n{rows}\n ]\n}}\n', encoding="utf-8")
+
+    def text(self) -> str:
+        """For a terminal: long heads of columns become numbers."""
+        if sum(map(len, self.columns)) < 100:
+            heads, legend = self.columns, []
+        else:
+            heads = [self.columns[0], *map(str, range(1, len(self.columns)))]
+            legend = [f"{n} {column}" for n, column in enumerate(self.columns[1:], 1)]
+        lines = [heads, *self.rows]
+        widths = [max(len(line[n]) for line in lines) for n in range(len(heads))]
+        out = [self.caption, *("  " + ", ".join(legend[n : n + 6]) for n in range(0, len(legend), 6)), ""]
+        out += ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) for line in lines]
+        return "\n".join(line.rstrip() for line in out)
+
+    def differences(self, kept: Table | None) -> list[str]:
+        """What is not as it was kept, in words, but for what was measured, or not run, here or there."""
+        if kept is None:
+            return ["no table is kept"]
+        here, there = self._cells(), kept._cells()
+        return [
+            f"{row}, {column}: {here.get((row, column), 'gone')}, kept was {there.get((row, column), 'nothing')}"
+            for row, column in dict.fromkeys([*here, *there])
+            if here.get((row, column)) != there.get((row, column))
+            and NOT_RUN not in (here.get((row, column)), there.get((row, column)))
+        ]
+
+    def _cells(self) -> dict[tuple[str, str], str]:
+        return {
+            (row[0], column): cell
+            for row in self.rows
+            for column, cell in zip(self.columns, row, strict=True)
+            if column != MEASURED
+        }

@@ -1,0 +1,898 @@
+"""Properties are measured: encodings that have one, encodings that do not, and what the report then shows."""
+
+from __future__ import annotations
+
+import copy
+import math
+import random
+import sys
+import time
+import xml.etree.ElementTree as ET
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import posenc
+from posenc import Encoding, NoPE, RoPE, Sinusoidal, attention_weights, frequencies, rotate, sinusoidal
+from posenc.properties import WISHES, _fitted, _Probe, compare, properties
+from tests.test_book import AXE
+
+NAMES = "unique deterministic fixed consistent bounded linear relative decays grid cacheable unlimited ordered fused"
+
+
+class Slope(Encoding):
+    """Distance costs a tenth of a logit, on both sides or, if not symmetric, rewards the future."""
+
+    def __init__(self, symmetric=True):
+        super().__init__()
+        self.symmetric, self.causal_only = symmetric, not symmetric
+
+    def bias(self, q, k, qpos, kpos):
+        def f(b, h, i, j):
+            distance = qpos[b, i] - kpos[b, j]
+            return -0.1 * (distance.abs() if self.symmetric else distance)
+
+        return f
+
+
+class Logarithm(Encoding):
+    def bias(self, q, k, qpos, kpos):
+        return lambda b, h, i, j: -torch.log1p((qpos[b, i] - kpos[b, j]).abs().double())
+
+
+class Rising(Encoding):
+    """Positive scores are doubled as distance grows."""
+
+    def rescale(self, qpos, kpos):
+        return lambda s, b, h, i, j: s.relu() * (2 - torch.exp(-0.1 * (qpos[b, i] - kpos[b, j]).abs().to(s.dtype)))
+
+
+class Clipped(Encoding):
+    """Values from a table of offsets that are clipped at 4."""
+
+    def __init__(self):
+        super().__init__()
+        self.table = nn.Parameter(torch.randn(9, 16, generator=torch.Generator().manual_seed(1)))
+
+    def mix(self, weights, v, qpos, kpos):
+        label = (kpos[:, None, :] - qpos[:, :, None]).clamp(-4, 4) + 4
+        return weights @ v + torch.einsum("bhij,bijd->bhid", weights, self.table[label].to(v))
+
+
+class Table(Encoding):
+    """Forty positions, each with a vector of its own."""
+
+    def __init__(self, length=40):
+        super().__init__()
+        self.model_dim = 64
+        self.table = nn.Parameter(torch.randn(length, 64, generator=torch.Generator().manual_seed(1)))
+
+    def embed(self, x, pos):
+        return x + self.table[pos]
+
+
+class Noisy(Encoding):
+    def embed(self, x, pos):
+        return x + torch.randn(x.shape[-2:]).to(x)
+
+
+class Dynamic(Encoding):
+    """Angles shrink once the sequence is longer than 64."""
+
+    length, head_dim = 64, 16
+
+    def __init__(self, raw_keys):
+        super().__init__()
+        self.raw_keys = raw_keys
+
+    def query(self, q, pos):
+        factor = ((pos.max() + 1) / 64).clamp(min=1) if pos.numel() else 1.0
+        return rotate(q, pos, frequencies(16) / factor)
+
+    key = query
+
+
+class Lengthy(Encoding):
+    """Values that know how many keys there are."""
+
+    def mix(self, weights, v, qpos, kpos):
+        return weights @ v + kpos.shape[1]
+
+
+class Coarse(Encoding):
+    """Positions in bfloat16, which merges those above 256."""
+
+    def query(self, q, pos):
+        return rotate(q, pos.bfloat16().double(), frequencies(q.shape[-1], dtype=torch.float64))
+
+    key = query
+
+
+class Exploding(Encoding):
+    def embed(self, x, pos):
+        return x + torch.exp(pos.to(x.dtype))[:, None] * 1e-3
+
+
+class Hidden(Encoding):
+    """A number where no position is: nothing is finite."""
+
+    def embed(self, x, pos):
+        return x * torch.nan
+
+
+class Single(Encoding):
+    """Serves single precision only, and knows nothing of position."""
+
+    def __init__(self):
+        super().__init__()
+        self.turn = [torch.linalg.qr(torch.randn(16, 16, generator=torch.Generator().manual_seed(0)))[0]]
+
+    def key(self, k, pos):
+        return k @ self.turn[0]
+
+
+class Square(Encoding):
+    """Wants as many queries as keys."""
+
+    def bias(self, q, k, qpos, kpos):
+        if q.shape[2] != k.shape[2]:
+            raise RuntimeError("queries and keys differ\nin number")
+        return lambda b, h, i, j: -(qpos[b, i] - kpos[b, j]).abs().clamp(max=9)
+
+
+class TwoHeads(Encoding):
+    """Two heads of 32 channels, and no attribute says so."""
+
+    def key(self, k, pos):
+        if k.shape[1] != 2 or k.shape[3] != 32:
+            raise RuntimeError("two heads of 32 channels, please")
+        return k
+
+
+class Unborn(Encoding):
+    """A slope for each head that starts at zero."""
+
+    def __init__(self):
+        super().__init__()
+        self.heads = 4
+        self.slope = nn.Parameter(torch.zeros(4))
+        self.scale = nn.Parameter(torch.ones(1))
+
+    def bias(self, q, k, qpos, kpos):
+        return lambda b, h, i, j: self.slope[h] * (qpos[b, i] - kpos[b, j])
+
+
+class Counter(Encoding):
+    """Keeps a state, and uses it."""
+
+    def __init__(self):
+        super().__init__()
+        self.calls = 0
+        self.register_buffer("seen", torch.zeros(1))
+
+    def embed(self, x, pos):
+        self.calls += 1
+        self.seen += 1
+        return x + self.seen.to(x)
+
+
+class Temperature(Encoding):
+    """Late queries are sharper; keys have no position."""
+
+    def query(self, q, pos):
+        return q * (1 + pos.to(q.dtype)).log()[:, None]
+
+
+ENCODINGS = {
+    "nope": NoPE,
+    "sinusoidal": lambda: Sinusoidal(64),
+    "rope": lambda: RoPE(16),
+    "slope": Slope,
+    "past": lambda: Slope(symmetric=False),
+    "logarithm": Logarithm,
+    "rising": Rising,
+    "clipped": Clipped,
+    "table": Table,
+    "noisy": Noisy,
+    "stale": lambda: Dynamic(raw_keys=False),
+    "dynamic": lambda: Dynamic(raw_keys=True),
+    "lengthy": Lengthy,
+    "exploding": Exploding,
+    "hidden": Hidden,
+    "single": Single,
+    "square": Square,
+    "counter": Counter,
+    "temperature": Temperature,
+}
+
+
+@pytest.fixture(scope="module")
+def reports():
+    """Of every encoding, on 64 positions."""
+    return compare({name: make() for name, make in ENCODINGS.items()}, length=64)
+
+
+FOUND = [
+    ("nope", "unique", "fails", "the query at 32 cannot tell key 31 from key 32; its 64 keys are all of one kind"),
+    ("slope", "unique", "fails", "the query at 32 cannot tell key 31 from key 33; its 64 keys are of 33 kinds"),
+    ("clipped", "unique", "fails", "the query at 32 cannot tell key 27 from key 28; its 64 keys are of 9 kinds"),
+    ("past", "unique", "holds",
+     "the query at 63 tells all 64 keys apart; any two differ by 0.054 of the spread or more"),
+    ("hidden", "unique", "fails", "there are numbers that are not finite"),
+    ("rope", "deterministic", "holds", "two calls agree bit by bit"),
+    ("counter", "deterministic", "fails", "the second call's output at position 0 differs by 1.3 of the spread"),
+    ("rope", "fixed", "holds", "there is nothing to learn"),
+    ("table", "fixed", "fails", "2560 numbers are learned: table (40, 64)"),
+    ("rope", "consistent", "holds", "no score and no value changes when 32 tokens become 129, the last at 256"),
+    ("table", "consistent", "holds", "no score and no value changes when 20 tokens become 40, the last at 39"),
+    ("stale", "consistent", "fails",
+     "head 0's score of query 0 and key 4 is 0.39 among 32 tokens, and -2.3 among 129, the last at 256"),
+    ("lengthy", "consistent", "fails",
+     "the value of key 0 for query 0 changes by 81 of the spread when 32 become 129, the last at 256"),
+    ("hidden", "consistent", "does not apply", "positions are too few, 1, to make a sequence longer"),
+    ("rope", "bounded", "holds", "no score or value exceeds 4.6 at positions up to 1e+12"),
+    ("table", "bounded", "holds", "no score or value exceeds 11 at its positions, 0 to 39"),
+    ("slope", "bounded", "fails", "the largest score or value grows from 1e+05 at positions up to 1e+06 to 1e+11 at "
+     "positions up to 1e+12"),
+    ("past", "bounded", "fails", "the largest score or value grows from 1e+05 at positions up to 1e+06 to 1e+11 at "
+     "positions up to 1e+12"),
+    ("logarithm", "bounded", "fails", "the largest score or value grows from 16 at positions up to 1e+06 to 29 at "
+     "positions up to 1e+12"),
+    ("exploding", "bounded", "fails", "the score of query 0 and key 746 is not finite"),
+    ("rope", "linear", "holds",
+     "one map takes p to p + 1, another p to p + 50, and each is off by less than 0.0002 of the spread"),
+    ("logarithm", "linear", "fails",
+     "no map takes p to p + 50 (bias): the best one leads from 211 past 261 by 1.4 of the spread"),
+    ("table", "linear", "fails",
+     "no map takes p to p + 1 (embed): the best one leads from 0 past 1 by 1.1 of the spread"),
+    ("temperature", "linear", "fails",
+     "no map takes p to p + 50 (query): the best one leads from 3 past 53 by 2.4 of the spread"),
+    ("nope", "linear", "does not apply", "position enters no vector and no score"),
+    ("single", "linear", "does not apply", "position enters no vector and no score"),
+    ("hidden", "linear", "does not apply", "positions are too few, 1, to fit a map"),
+    ("rope", "relative", "holds", "moved by 1, 413, 634, 1000, outputs change by less than 0.001 of the spread"),
+    ("table", "relative", "fails", "moved by 1, the output at position 0 changes by 4.1 of the spread"),
+    ("stale", "relative", "fails", "moved by 413, the output at position 2 changes by 2.5 of the spread"),
+    ("slope", "decays", "holds", "it falls from 4 at 0 to -2.3 at 63, on the mean of heads, and never rises"),
+    ("nope", "decays", "fails", "the expected score is 4 at every distance"),
+    ("rope", "decays", "fails",
+     "in head 0 it rises from 2.77 at 3 to 2.78 at 4; on the mean of heads it is 3.4 below 4 and 2.1 from 32 on"),
+    ("rising", "decays", "fails", "in head 0 it rises from 4 at 0 to 4.4 at 1; on the mean of heads it is 4.5 below 4 "
+     "and 7.9 from 32 on"),
+    ("rope", "grid", "holds", "the query at (8, 8) tells all 256 points apart"),
+    ("slope", "grid", "fails",
+     "the query at (8, 8) cannot tell (8, 7) from (8, 9); its 256 points are of 19 kinds"),
+    ("past", "grid", "fails",
+     "the query at (15, 15) cannot tell (14, 15) from (15, 14); its 256 points are of 40 kinds"),
+    ("clipped", "grid", "fails",
+     "the query at (8, 8) cannot tell (8, 3) from (8, 4); its 256 points are of 81 kinds"),
+    ("rope", "cacheable", "holds", "20 tokens, the last at 256, get what the whole sequence so far gives"),
+    ("dynamic", "cacheable", "holds", "20 tokens, the last at 256, get what the whole sequence so far gives"),
+    ("stale", "cacheable", "fails", "at step 15, position 128, the output is off by 0.91 of the spread"),
+    ("square", "cacheable", "fails", "step 1, position 1, raises RuntimeError: queries and keys differ"),
+    ("table", "cacheable", "holds", "20 tokens, the last at 39, get what the whole sequence so far gives"),
+    ("rope", "unlimited", "holds",
+     "runs at 1000000; whether it is any good beyond the lengths of training, only training shows"),
+    ("table", "unlimited", "fails",
+     "position 40 raises IndexError: index 40 is out of bounds for dimension 0 with size 40"),
+    ("exploding", "unlimited", "fails", "position 361 gives numbers that are not finite"),
+    ("rope", "ordered", "holds", "outputs change by up to 3.7 of the spread"),
+    ("slope", "ordered", "holds", "outputs change by up to 1.6 of the spread, but not if the order is reversed"),
+    ("nope", "ordered", "fails", "16 tokens in another order get the same outputs in that order"),
+    ("past", "ordered", "does not apply", "it is made for keys behind the query, so a mask hides the others"),
+    ("rope", "fused", "holds", "sdpa and flex agree with dense"),
+    ("rising", "fused", "holds", 'flex agrees with dense; backend "sdpa" cannot serve rescale, since it changes scores '
+     'after the bias: use backend="dense"'),
+    ("clipped", "fused", "fails", 'backend "sdpa" cannot serve mix, since it needs the weights: use backend="dense"; '
+     'backend "flex" cannot serve mix, since it needs the weights: use backend="dense"'),
+    ("counter", "fused", "fails", 'backend "sdpa" differs from dense by 2.9 of the spread; backend "flex" differs from '
+     "dense by 4.3 of the spread"),
+    ("square", "unique", "does not apply",
+     "it could not be measured, since it raises RuntimeError: queries and keys differ"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "wish", "verdict", "finding"), FOUND)
+def test_what_is_found(reports, name, wish, verdict, finding):
+    found = reports[name][wish]
+    assert (found.verdict, found.finding) == (verdict, finding)
+    assert found.counter_example == (finding if verdict == "fails" else "")
+    assert bool(found) is (verdict == "holds")
+    assert repr(found) == f"{wish}: {verdict}; {finding}"
+
+
+def test_every_wish_is_met_by_one_and_not_by_another():
+    verdicts = {(wish, verdict) for _, wish, verdict, _ in FOUND}
+    assert verdicts >= {(wish, verdict) for wish in NAMES.split() for verdict in ("holds", "fails")}
+
+
+VALUES = [
+    ("slope", "unique", 0.0, 0.0),
+    ("past", "unique", 1 / np.arange(64).std(), 1e-6),  # neighbours differ by one, of 0 to 63
+    ("nope", "deterministic", 0.0, 0.0),
+    ("table", "fixed", 2560, 0.0),
+    ("nope", "fixed", 0.0, 0.0),
+    ("rope", "consistent", 0.0, 1e-12),
+    ("slope", "bounded", 1e6, 100.0),
+    ("logarithm", "bounded", math.log(1e12) / math.log(1e6), 0.2),
+    ("table", "bounded", 1.0, 0.0),
+    ("exploding", "bounded", math.inf, 0.0),
+    ("rope", "linear", 0.0, 1e-5),
+    ("rope", "relative", 0.0, 2e-4),
+    ("slope", "relative", 0.0, 0.0),
+    ("slope", "decays", 0.0, 0.0),
+    ("slope", "grid", 19, 0.0),
+    ("rope", "grid", 256, 0.0),
+    ("rope", "cacheable", 0.0, 1e-12),
+    ("rope", "unlimited", 1_000_000, 0.0),
+    ("table", "unlimited", 39, 0.0),
+    ("nope", "ordered", 0.0, 1e-12),
+    ("rope", "fused", 2, 0.0),
+    ("rising", "fused", 1, 0.0),
+    ("clipped", "fused", 0, 0.0),
+]
+
+
+@pytest.mark.parametrize(("name", "wish", "value", "tolerance"), VALUES)
+def test_the_numbers(reports, name, wish, value, tolerance):
+    assert reports[name][wish].value == pytest.approx(value, abs=tolerance, rel=0)
+
+
+def test_what_does_not_apply_has_no_number(reports):
+    for report in reports:
+        for found in report:
+            if found.verdict == "does not apply":
+                assert math.isnan(found.value)
+                assert found.conditions == ""
+
+
+CONDITIONS = {
+    "unique": "keys 0 to 63, 8 tokens, alike within 1e-07 of the spread; the smallest difference",
+    "deterministic": "64 tokens; the largest change",
+    "fixed": "the number of parameters",
+    "consistent": "32 tokens, and 129, the last at 256; the largest change of the spread, at most 1e-06",
+    "bounded": "about 80 positions up to 1e+12; the growth from 1e+06 on, at most 1.5",
+    "linear": "264 positions, half of them for the fit, k = 1 and 50; the error of the spread, at most 0.0002",
+    "relative": "32 tokens moved by 1, 413, 634, 1000; the largest change of the spread, at most 0.001",
+    "decays": "distances 0 to 63, all heads; the largest rise from one to the next, of the whole range",
+    "grid": "a grid of 16 by 16, 8 tokens, alike within 1e-07 of the spread; points told apart",
+    "cacheable": "20 tokens, the last at 256; the largest change of the spread, at most 1e-06",
+    "unlimited": "positions 0 and p, p up to 1000000; the largest p that runs and is finite",
+    "ordered": "16 tokens, causal=False; the largest change of the spread, more than 1e-06",
+    "fused": "16 tokens, within 1e-06 of the spread; how many of sdpa and flex serve it",
+}
+
+
+def test_under_which_conditions(reports):
+    assert {found.name: found.conditions for found in reports["rope"]} == CONDITIONS
+    assert (
+        reports["single"]["unique"].conditions.split(", ")[2]
+        == "alike within 1e-05 of the spread; the smallest difference"
+    )
+    assert reports["table"]["bounded"].conditions.endswith("up to 39; the growth from 39 on, at most 1.5")
+    assert "moved by 1, 20; " in reports["table"]["relative"].conditions
+
+
+def test_every_property_says_what_it_is(reports):
+    for found in reports["rope"]:
+        assert (found.wish, found.definition.split("\n")[0]) == (
+            WISHES[found.name][0], WISHES[found.name][1].__doc__.split("\n")[0])  # fmt: skip
+        assert found.wish.endswith(".")
+        assert "\n    " not in found.definition
+    assert "one M_k for all p.\n\nFor `embed` that is" in reports["rope"]["linear"].definition
+
+
+def test_the_expected_score_is_the_mean_over_tokens_of_every_direction():
+    """RoPE's is a sum of cosines, and additive encodings add the product of their vectors."""
+    distance = np.arange(64)
+    curve = 2 * np.cos(distance[:, None] * frequencies(16, dtype=torch.float64).numpy()).sum(1) / 4
+    first = int((np.diff(curve) > 0).nonzero()[0][0])
+    assert f"rises from {curve[first]:.3g} at {first} to {curve[first + 1]:.3g} at {first + 1};" in (
+        properties(RoPE(16), length=64)["decays"].finding
+    )
+    drawn = properties(RoPE(16), length=64)["decays"].figure().figure.axes[0].lines
+    assert [line.get_label() for line in drawn] == ["all heads"]
+    np.testing.assert_allclose(drawn[0].get_ydata(), curve, atol=1e-4)
+    wave = sinusoidal(torch.arange(64), 64)
+    drawn = properties(Sinusoidal(64), length=64)["decays"].figure().figure.axes[0].lines
+    assert [line.get_label() for line in drawn] == ["head 0", "head 1", "head 2", "head 3"]
+    for h, line in enumerate(drawn):
+        part = wave[:, 16 * h : 16 * h + 16]
+        np.testing.assert_allclose(line.get_ydata(), (16 + part[63] @ part.T).flip(0) / 4, atol=1e-4)
+
+
+def test_scores_are_what_the_weights_are_made_of():
+    for make in ENCODINGS.values():
+        encoding = make()
+        if encoding.rescale is None and encoding.bias is None:
+            continue
+        probe = _Probe(encoding, 64, 4, 16, 8, torch.float64)
+        q, k, _ = probe.turned(probe.tokens(8)[None], torch.arange(8))
+        pos = torch.arange(8)
+        with torch.no_grad():
+            weights = attention_weights(q, k, encoding, pos, pos, causal=False, mask=torch.ones(8, 8, dtype=torch.bool))
+            torch.testing.assert_close(probe.scores(q, k, pos, pos).softmax(-1), weights)
+
+
+def test_tables_of_one_head_and_positions_that_are_merged():
+    report = properties(Coarse())
+    assert (
+        report["unique"].finding == "the query at 256 cannot tell key 256 from key 257; its 512 keys are of 385 kinds"
+    )
+    assert report["relative"].verdict == "fails"
+    assert properties(Coarse(), length=256)["unique"].verdict == "holds"
+
+
+class Curves(Encoding):
+    """A curve of distance for each head."""
+
+    def __init__(self, curve):
+        super().__init__()
+        self.curve = curve
+
+    def bias(self, q, k, qpos, kpos):
+        return lambda b, h, i, j: self.curve((qpos[b, i] - kpos[b, j]).to(q.dtype), h.to(q.dtype), q[b, h, i])
+
+
+def test_smooth_curves_are_not_taken_for_linear():
+    """Logarithms and powers nearly are, a polynomial is, and so are hands of a clock that a query reads."""
+    found = [
+        properties(Curves(curve), length=512)["linear"].verdict
+        for curve in (
+            lambda d, h, q: -torch.log1p((0.1 + 0.3 * h) * d.abs()),
+            lambda d, h, q: -(d.abs() ** (0.3 + 0.4 * h)),
+            lambda d, h, q: -((d.abs() / 100) ** (1 + h)),
+            lambda d, h, q: (d / 10).cos() * q[..., 0] + (d / 10).sin() * q[..., 1],
+            lambda d, h, q: (d / 10).cos() * q[..., 0],
+        )
+    ]
+    assert found == ["fails", "fails", "holds", "holds", "fails"]
+
+
+def test_what_is_measured_far_from_the_query_is_shown_there():
+    class Merged(Encoding):
+        """Positions from 300 on are one."""
+
+        def key(self, k, pos):
+            return rotate(k, pos.clamp(max=300), frequencies(16))
+
+    found = properties(Merged())["unique"]
+    assert found.finding == "the query at 256 cannot tell key 300 from key 301; its 512 keys are of 301 kinds"
+    shown = found.figure().figure.axes[0].images[0]
+    assert shown.get_extent() == [259.5, 340.5, 340.5, 259.5]
+    assert properties(NoPE())["unique"].figure().figure.axes[0].images[0].get_extent() == [215.5, 296.5, 296.5, 215.5]
+    assert properties(NoPE(), length=20)["unique"].figure().figure.axes[0].images[0].get_extent() == [
+        -0.5,
+        19.5,
+        19.5,
+        -0.5,
+    ]
+
+
+# What is read from an encoding, and what is tried
+
+
+def test_sizes_are_read_from_the_encoding_or_tried(monkeypatch):
+    monkeypatch.setattr(sys.modules["posenc.properties"], "_kernels", lambda probe, outputs: None)  # slow in new sizes
+
+    def sizes(encoding, length=9, **given):
+        probe = _fitted(encoding, {"model_dim": None, "heads": None, "head_dim": None, "length": length, **given})
+        return probe.model_dim, probe.heads, probe.head_dim, probe.length
+
+    assert sizes(NoPE(), length=None) == (64, 4, 16, 512)
+    assert sizes(Dynamic(raw_keys=True), length=None) == (64, 4, 16, 64)
+    assert sizes(Table(), length=None) == (64, 4, 16, 40)
+    assert sizes(RoPE(32)) == (128, 4, 32, 9)
+    assert sizes(Sinusoidal(24)) == (24, 4, 6, 9)
+    assert sizes(Sinusoidal(6), head_dim=6) == (6, 1, 6, 9)
+    assert sizes(Sinusoidal(18)) == (18, 2, 9, 9)
+    assert sizes(NoPE(), heads=3) == (48, 3, 16, 9)
+    assert sizes(RoPE(8), model_dim=20, heads=2) == (20, 2, 8, 9)
+    assert sizes(RoPE(8), model_dim=20) == (20, 4, 8, 9)
+    assert sizes(NoPE(), model_dim=12, heads=3, head_dim=2) == (12, 3, 2, 9)
+    assert sizes(TwoHeads()) == (64, 2, 32, 9)
+
+
+def test_sizes_are_read_from_within():
+    class Wrapped(Encoding):
+        heads = True
+
+        def __init__(self):
+            super().__init__()
+            self.inner = RoPE(24)
+
+        def query(self, q, pos):
+            return self.inner.query(q, pos)
+
+        def key(self, k, pos):
+            return self.inner.key(k, pos)
+
+    report = properties(Wrapped(), length=32)
+    assert "heads=4, head_dim=24" in report.note
+    assert report["relative"]
+
+
+def test_an_encoding_that_cannot_be_run_is_refused():
+    told = (
+        r"with model_dim=64, heads=4, head_dim=16, length=512 raises RuntimeError: two heads of 32 channels, please; "
+        r"1 other try failed too: pass the sizes that it was made for, such as properties\(encoding, model_dim=64, "
+    )
+    with pytest.raises(ValueError, match=told):
+        properties(TwoHeads(), heads=4, head_dim=16)
+    with pytest.raises(ValueError, match=r"TwoHeads cannot be run: .* 9 other tries failed too"):
+        properties(TwoHeads(), heads=4)
+    with pytest.raises(TypeError, match=r"is no Encoding: pass an instance, such as properties\(RoPE\(64\)\)"):
+        properties(RoPE)
+    with pytest.raises(ValueError, match=r"Table is on the meta device and has no numbers: give it memory first"):
+        properties(Table().to("meta"))
+
+
+def test_unknown_names_are_refused_with_those_that_are_known(reports):
+    with pytest.raises(KeyError, match=r"there is no property 'uniqe': use one of unique, deterministic, fixed"):
+        reports["rope"]["uniqe"]
+    with pytest.raises(KeyError, match=r"there is no encoding 'rop': use one of nope, sinusoidal, rope"):
+        reports["rop"]
+
+
+def test_zero_parameters_that_hide_a_scheme_are_random_on_the_copy():
+    unborn = Unborn()
+    report = properties(unborn, length=32)
+    assert report.note.endswith("length=32. All zero, and hence random here, so that position has an effect: slope.")
+    assert not report["decays"]
+    assert report["unique"]
+    assert report["fixed"].finding == "5 numbers are learned: slope (4,), scale (1,)"
+    assert not unborn.slope.any()
+    with torch.no_grad():
+        unborn.slope[1] = -1.0
+    assert "random" not in properties(unborn, length=32).note
+    silent = Clipped()
+    silent.spare = nn.Parameter(torch.zeros(3))  # zero, but it hides nothing
+    assert "random" not in properties(silent, length=32).note
+
+
+def test_single_precision_is_tried_where_double_does_not_run(reports):
+    assert reports["single"].note.startswith("Measured on a copy in float32, ")
+    assert reports["single"]["cacheable"]
+
+
+@pytest.mark.parametrize("length", [1, 2, 3, 17])
+def test_few_positions_are_enough_for_a_report(length):
+    for make in (Clipped, lambda: Slope(symmetric=False)):
+        report = properties(make(), length=length)
+        assert not [found for found in report if "could not be measured" in found.finding]
+        assert f"length={length}." in report.note
+
+
+@pytest.mark.parametrize("length", [4, 5, 12])
+def test_a_table_of_few_positions_is_measured_to_its_end(length):
+    report = properties(Table(length))
+    assert report.facts["positions"] == f"0 to {length - 1}"
+    assert not [found for found in report if "could not be measured" in found.finding]
+    assert report["unlimited"].finding.startswith(f"position {length} raises IndexError")
+    assert properties(Table(1), length=1).facts["positions"] == "0 to 0"
+
+
+def test_positions_need_not_be_served_beyond_a_million():
+    class Enough(Encoding):
+        slope = 0.1
+
+        def bias(self, q, k, qpos, kpos):
+            if qpos.max() > 10**7:
+                raise RuntimeError("too far")
+            return lambda b, h, i, j: -self.slope * (qpos[b, i] - kpos[b, j]).abs()
+
+    encoding = Enough()
+    report = properties(encoding, length=64)
+    assert report["unlimited"]
+    assert report["bounded"].finding == (
+        "the largest score or value grows from 1e+02 at positions up to 1e+03 to 1e+05 at positions up to 1e+06"
+    )
+    encoding.slope = 0.0
+    assert (
+        properties(encoding, length=64)["bounded"].finding == "no score or value exceeds 2.8 at positions up to 1e+06"
+    )
+
+
+# Nothing is touched
+
+
+def test_an_encoding_is_left_as_it_is():
+    encoding = Counter()
+    encoding.inner = nn.Dropout()
+    encoding.inner.eval()
+    encoding.weight = nn.Parameter(torch.ones(3, dtype=torch.float16))
+    encoding.weight.grad = torch.ones(3, dtype=torch.float16)
+    before = copy.deepcopy(encoding.__dict__)
+    properties(encoding, length=16)
+    assert (encoding.calls, encoding.seen.item()) == (0, 0)
+    assert encoding.training
+    assert not encoding.inner.training
+    assert encoding.weight.requires_grad
+    assert encoding.weight.dtype == torch.float16
+    assert encoding.weight.grad.sum() == 3
+    assert encoding.__dict__.keys() == before.keys()
+
+
+def test_the_generators_of_random_numbers_are_left_as_they_are():
+    states = torch.get_rng_state(), random.getstate(), np.random.get_state()[1].copy()  # noqa: NPY002
+    first = properties(Noisy(), length=16)
+    assert torch.equal(torch.get_rng_state(), states[0])
+    assert random.getstate() == states[1]
+    assert (np.random.get_state()[1] == states[2]).all()  # noqa: NPY002
+    assert torch.is_grad_enabled()
+    torch.rand(5)
+    assert repr(properties(Noisy(), length=16)) == repr(first)
+
+
+def test_the_mode_counts():
+    class Dropped(Encoding):
+        def embed(self, x, pos):
+            return torch.dropout(x + pos[:, None], 0.5, self.training)
+
+    encoding = Dropped()
+    assert not properties(encoding, length=16)["deterministic"]
+    assert properties(encoding.eval(), length=16)["deterministic"]
+
+
+def test_the_default_device_does_not_matter():
+    expected = repr(properties(RoPE(16), length=16))
+    encoding = RoPE(16)
+    with torch.device("meta"):
+        assert repr(properties(encoding, length=16)) == expected
+        assert torch.zeros(1).is_meta
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+def test_a_gpu_is_left_alone():
+    encoding = RoPE(16).cuda()
+    assert repr(properties(encoding, length=16)) == repr(properties(RoPE(16), length=16))
+    assert encoding.freq.is_cuda
+
+
+def test_a_report_takes_less_than_two_seconds():
+    properties(NoPE(), length=16)  # imports
+    for encoding in (RoPE(16), Clipped(), Sinusoidal(64)):
+        start = time.process_time()
+        properties(encoding)
+        assert time.process_time() - start < 2
+
+
+# How it is shown
+
+REPORT = """\
+NoPE: doors none; parameters 0; bytes 0; positions 0 to 1000000 and on; backends dense, sdpa, flex
+Measured on a copy in float64, with model_dim=64, heads=4, head_dim=16, length=64.
+unique         fails           the query at 32 cannot tell key 31 from key 32; its 64 keys are all of one kind
+deterministic  holds           two calls agree bit by bit
+fixed          holds           there is nothing to learn
+consistent     holds           no score and no value changes when 32 tokens become 129, the last at 256
+bounded        holds           no score or value exceeds 2.8 at positions up to 1e+12
+linear         does not apply  position enters no vector and no score
+relative       holds           moved by 1, 413, 634, 1000, outputs change by less than 0.001 of the spread
+decays         fails           the expected score is 4 at every distance
+grid           fails           the query at (8, 8) cannot tell (8, 7) from (8, 8); its 256 points are all of
+                               one kind
+cacheable      holds           20 tokens, the last at 256, get what the whole sequence so far gives
+unlimited      holds           runs at 1000000; whether it is any good beyond the lengths of training, only
+                               training shows
+ordered        fails           16 tokens in another order get the same outputs in that order
+fused          holds           sdpa and flex agree with dense"""
+
+COMPARISON = """\
+               nope  rope        past  clipped
+unique         no    yes         yes   no
+deterministic  yes   yes         yes   yes
+fixed          yes   yes         yes   no
+consistent     yes   yes         yes   yes
+bounded        yes   yes         no    yes
+linear         –     yes         yes   no
+relative       yes   yes         yes   yes
+decays         no    no          yes   no
+grid           no    yes         no    no
+cacheable      yes   yes         yes   yes
+unlimited      yes   yes         yes   yes
+ordered        no    yes         –     yes
+fused          yes   yes         yes   no
+doors          none  query, key  bias  mix
+parameters     0     0           0     144"""
+
+
+@pytest.fixture(scope="module")
+def some():
+    return compare({name: ENCODINGS[name]() for name in ("nope", "rope", "past", "clipped")}, length=64)
+
+
+def test_a_report_as_text():
+    report = properties(NoPE(), length=64)
+    assert repr(report) == REPORT
+    assert report._repr_mimebundle_() == {"text/plain": REPORT}
+    assert [found.name for found in report] == list(WISHES) == NAMES.split()
+    assert len(report) == 13
+    assert report.name == "NoPE"
+    assert properties(RoPE(16), length=16).name == "RoPE"
+    assert properties(RoPE(16), length=16, name="mine").name == "mine"
+
+
+def test_a_comparison_as_text(some):
+    assert repr(some) == COMPARISON
+    assert some._repr_mimebundle_() == {"text/plain": COMPARISON}
+    assert [report.name for report in some] == ["nope", "rope", "past", "clipped"]
+    assert len(some) == 4
+    assert some["rope"]["relative"]
+    assert repr(compare({"nope": NoPE()}, length=64)["nope"]) == REPORT.replace("NoPE", "nope")
+
+
+def test_facts(reports):
+    assert reports["rope"].facts == {
+        "doors": "query, key", "parameters": "0", "bytes": "32", "positions": "0 to 1000000 and on",
+        "backends": "dense, sdpa, flex",
+    }  # fmt: skip
+    assert reports["clipped"].facts["bytes"] == str(4 * 9 * 16)
+    assert reports["clipped"].facts["backends"] == "dense"
+    assert reports["exploding"].facts["positions"] == "0 to 360"
+
+
+def elements(bundle):
+    return ET.fromstring(f"<body>{bundle['text/html']}</body>")
+
+
+def test_the_book_gets_tables(some, monkeypatch):
+    monkeypatch.setenv("POSENC_BOOK", "1")
+    odd = properties(NoPE(), length=16, name="<b>&")
+    for shown, heads, caption in (
+        (some, ["property", "nope", "rope", "past", "clipped"], "Which wishes each encoding meets, measured"),
+        (odd, ["property", "wish", "verdict", "what was found"], "<b>&, measured"),
+    ):
+        bundle = shown._repr_mimebundle_()
+        assert bundle["text/plain"] == repr(shown)
+        body = elements(bundle)
+        assert [e.text for e in body.findall(".//thead/tr/th[@scope='col']")] == heads
+        rows = body.findall(".//tbody/tr")
+        assert [row.find("th[@scope='row']").text for row in rows][:13] == NAMES.split()
+        assert body.find(".//table/caption").text == caption
+        box = body.find("div")
+        assert (box.get("role"), box.get("tabindex"), box.get("aria-label")) == ("group", "0", caption)
+        assert box.get("style") == "overflow-x: auto"
+    assert [cell.text for cell in rows[0].findall("td")] == [odd["unique"].wish, "fails", odd["unique"].finding]
+    assert body.find("p").text == (
+        "doors none; parameters 0; bytes 0; positions 0 to 1000000 and on; backends dense, sdpa, flex. " + odd.note
+    )
+    rows = elements(some._repr_mimebundle_()).findall(".//tbody/tr")
+    assert [cell.text for cell in rows[5].findall("td")] == ["does not apply", "holds", "holds", "fails"]
+    assert [row.find("th").text for row in rows][13:] == ["doors", "parameters"]
+    assert elements(some._repr_mimebundle_()).find("p") is None
+
+
+def test_tables_are_accessible(some, browser, monkeypatch):
+    monkeypatch.setenv("POSENC_BOOK", "1")
+    tables = "".join(
+        shown._repr_mimebundle_()["text/html"] for shown in (some, some["rope"], some["past"], some["rope"])
+    )
+    page = browser.new_page(viewport={"width": 390, "height": 800})
+    page.set_content(f"<!doctype html><html lang=en><title>t</title><main><h1>Properties</h1>{tables}</main>")
+    page.add_script_tag(path=AXE)
+    found = page.evaluate("axe.run(document).then(found => found.violations.map(v => v.id + ': ' + v.nodes[0].html))")
+    wide = page.evaluate("document.scrollingElement.scrollWidth")
+    page.close()
+    assert not found
+    assert wide <= 390
+
+
+@pytest.mark.parametrize("wish", NAMES.split())
+def test_every_property_has_a_picture(reports, wish):
+    for found in (reports["past"][wish], reports["table"][wish]):
+        assert found.figure().alt.endswith(f": {found.finding}.")
+    svg = reports["table"][wish].figure().svg()
+    assert svg.startswith("<svg")
+    assert "#000000" not in svg
+    if wish in ("unique", "unlimited", "fixed"):
+        assert reports["table"][wish].figure().svg() == svg
+
+
+def test_pictures_show_what_was_measured(reports):
+    def lines(name, wish):
+        (ax,) = reports[name][wish].figure().figure.axes
+        return {line.get_label(): np.array(line.get_xydata()) for line in ax.lines}, ax
+
+    drawn, _ = lines("rope", "deterministic")
+    assert (drawn["first call"] == drawn["second call"]).all()
+    assert drawn["first call"].shape == (64, 2)
+    drawn, _ = lines("counter", "deterministic")
+    assert (drawn["first call"] != drawn["second call"]).any()
+
+    drawn, _ = lines("stale", "consistent")
+    assert list(drawn) == ["among 32 tokens", "among 129"]
+    assert np.abs(drawn["among 32 tokens"] - drawn["among 129"]).max() > 0.1
+    drawn, ax = lines("past", "consistent")
+    np.testing.assert_allclose(np.diff(drawn["among 129"][:, 1]), 0.1, atol=1e-6)
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("key", "score")
+
+    drawn, ax = lines("slope", "bounded")
+    assert drawn["largest"][:, 0].tolist() == [10, 100, 1000, 10**4, 10**5, 10**6, 10**12]
+    np.testing.assert_allclose(drawn["largest"][2:, 1], drawn["largest"][2:, 0] / 10, rtol=0.05)
+    assert (ax.get_xscale(), ax.get_yscale()) == ("log", "log")
+    drawn, ax = lines("table", "bounded")
+    assert drawn["largest"][:, 0].tolist() == [10, 39]
+    assert (ax.get_yscale(), ax.get_ylim()[0]) == ("linear", 0)
+
+    drawn, ax = lines("logarithm", "linear")
+    assert (drawn["tolerance"][:, 1] == 2e-4).all()
+    assert drawn["error of the map"][:, 1].max() > 1e-3
+    assert len(drawn["tolerance"]) == 107  # of 264 - 50 pairs, those that were not fitted
+    assert (ax.get_xscale(), ax.get_yscale()) == ("linear", "log")
+
+    drawn, _ = lines("past", "relative")
+    assert list(drawn) == ["positions from 0", "positions from 100", "positions from 1000"]
+    for line in drawn.values():
+        np.testing.assert_allclose(np.diff(line[:, 1]), -0.1, atol=1e-6)
+    drawn, _ = lines("table", "relative")
+    assert list(drawn) == ["positions from 0", "positions from 20"]
+
+    drawn, _ = lines("slope", "decays")
+    np.testing.assert_allclose(drawn["all heads"][:, 1], 4 - 0.1 * np.arange(64), atol=1e-6)
+
+    drawn, _ = lines("stale", "cacheable")
+    off = np.abs(drawn["computed anew"] - drawn["from the cache"])[:, 1]
+    assert off[:13].max() < 1e-6 < off[13:].min()
+
+    drawn, ax = lines("table", "unlimited")
+    assert list(drawn) == ["token 1", "token 2", "token 3"]
+    assert drawn["token 1"][-1, 0] == 39
+    assert ax.get_xlim() == (1, 1_000_000)
+    assert [text.get_text() for text in ax.texts] == ["does not run here"]
+    drawn, ax = lines("rope", "unlimited")
+    assert drawn["token 1"][-1, 0] == 1_000_000
+    assert not ax.texts
+
+    drawn, _ = lines("nope", "ordered")
+    np.testing.assert_allclose(drawn["in order"], drawn["shuffled, and put back"], atol=1e-12)
+    assert list(lines("rising", "fused")[0]) == ["dense", "flex"]
+    assert list(lines("rope", "fused")[0]) == ["dense", "sdpa", "flex"]
+
+
+def test_the_first_of_like_curves_is_the_broadest(reports):
+    (ax,) = reports["rope"]["fused"].figure().figure.axes
+    widths = [line.get_linewidth() for line in ax.lines]
+    assert widths == sorted(widths, reverse=True)
+    assert len(set(widths)) == 3
+    (ax,) = reports["rope"]["unlimited"].figure().figure.axes
+    assert len({line.get_linewidth() for line in ax.lines}) == 1
+
+
+def test_maps_show_what_was_measured(reports):
+    ax, bar = reports["nope"]["unique"].figure().figure.axes
+    assert ax.images[0].get_array().max() == 0
+    assert bar.get_ylabel() == "difference, of the spread"
+    ax, bar = reports["slope"]["grid"].figure().figure.axes
+    shown = ax.images[0].get_array()
+    steps = np.abs(np.arange(16) - 8)
+    np.testing.assert_allclose(shown, -0.1 * (steps[:, None] + steps), atol=1e-6)
+    assert ax.lines[0].get_xydata().tolist() == [[8, 8]]
+    assert (ax.get_xlabel(), ax.get_ylabel(), bar.get_ylabel()) == ("column", "row", "score")
+
+
+def test_bars_show_the_sizes_of_parameters(reports):
+    (ax,) = reports["clipped"]["fixed"].figure().figure.axes
+    assert [bar.get_width() for bar in ax.patches] == [144]
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["table"]
+
+
+def test_what_has_no_numbers_is_shown_in_words(reports):
+    (ax,) = reports["past"]["ordered"].figure().figure.axes
+    assert ax.texts[0].get_text().replace("\n", " ").startswith("Nothing was measured: it is made for keys behind")
+    (ax,) = reports["rope"]["fixed"].figure().figure.axes
+    assert ax.texts[0].get_text() == "Sizes of the parameters: there is nothing to learn."
+
+
+def test_drawing_is_imported_when_it_is_asked_for(monkeypatch):
+    for name in [name for name in sys.modules if name.startswith(("matplotlib", "posenc.plot"))]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.delattr(posenc, "plot", raising=False)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    shown = compare({"rope": RoPE(16)}, length=16)
+    repr(shown), repr(shown["rope"]), shown._repr_mimebundle_()
+    with pytest.raises(ImportError):
+        shown["rope"]["unique"].figure()
