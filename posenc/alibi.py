@@ -68,7 +68,7 @@ class ALiBi(Encoding):
         self.given = slopes is not None
         slope = alibi_slopes(heads) if slopes is None else slopes
         if learned:
-            self.slope = nn.Parameter(slope.detach().clone())
+            self.slope = nn.Parameter(slope.clone())
         else:
             self.exact = ("slope",)
             self.register_buffer("slope", slope, persistent=False)

@@ -71,9 +71,7 @@ def sample(
     if temperature == 0:
         return logits.argmax(-1)
     logits, token = (logits.float() / temperature).sort(-1, descending=True)
-    if top_k is not None:
-        logits, token = logits[:, :top_k], token[:, :top_k]
-    weight = logits.softmax(-1)
+    weight, token = logits[:, :top_k].softmax(-1), token[:, :top_k]
     if top_p is not None:
         weight = weight.masked_fill(weight.cumsum(-1) - weight >= top_p, 0.0)
     return token.gather(-1, torch.multinomial(weight, 1, generator=generator))[:, 0]

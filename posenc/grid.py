@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from posenc import _check
 from posenc.encoding import Encoding
-from posenc.rope import _rotate_eagerly
+from posenc.rope import rotate_by
 from posenc.sinusoidal import frequencies, sinusoidal
 
 
@@ -150,19 +150,7 @@ def rotate_grid(x: Tensor, coords: Tensor, freq: Tensor, *, layout: str = "inter
     angle = coords.new_zeros(())
     for c, f in zip(coords.unbind(-1), freq.unbind(0), strict=True):
         angle = angle + c[..., None] * f  # autocast would compute coords @ freq in half precision
-    return turn(x, angle, layout=layout)
-
-
-def turn(x: Tensor, angle: Tensor, *, layout: str = "interleaved") -> Tensor:
-    """Turns every pair of channels by an angle of its own: x (..., L, d), angle (..., L, d/2) -> like x."""
-    wide = torch.promote_types(x.dtype, torch.float32)
-    angle = angle.to(torch.promote_types(angle.dtype, wide))
-    cos, sin = angle.cos().to(wide), angle.sin().to(wide)
-    if not torch.compiler.is_compiling():
-        return _rotate_eagerly(x.to(wide), cos, sin, layout).to(x.dtype)
-    pair, axis = ((-1, 2), -1) if layout == "interleaved" else ((2, -1), -2)
-    a, b = x.to(wide).unflatten(-1, pair).unbind(axis)  # (..., L, d/2) each
-    return torch.stack((a * cos - b * sin, a * sin + b * cos), axis).flatten(-2).to(x.dtype)
+    return rotate_by(x, angle, layout=layout)
 
 
 class Grid(Encoding):

@@ -72,16 +72,16 @@ class Transformer(nn.Module):
     """Tokens in, logits of the next token out; `encoding` says how it knows their order.
 
     `encoding` is a name in ENCODINGS, an Encoding, or a function that makes one from the keywords
-    model_dim, heads, head_dim and length. All layers share one; with shared=False each has its own (an
-    Encoding is copied). What it adds to x, it adds to the input; with every_layer=True, to what each layer
-    makes queries and keys from, but not values, so that outputs hold no position (Press et al., 2021,
-    section 5). Embeddings are multiplied by √model_dim before (Vaswani et al., 2017, section 3.4).
+    model_dim, heads, head_dim and length, of which `length` is for learned tables. All layers share one, or,
+    with shared=False, each has its own (copies of an Encoding). What it adds to x, it adds to the input once,
+    or, with every_layer=True, in each layer to what queries and keys are made from, but not values: what flows
+    on holds no position (Press et al., 2021, section 5). Before, embeddings are multiplied by √model_dim
+    (Vaswani et al., 2017, section 3.4).
 
-    With causal=False it is an encoder: give it an encoding's symmetric or bidirectional form. `length` is
-    how many positions a learned table has; nothing else has a limit. `window` and `sinks` are those of
-    `sliding_window`. scale=1.0 is T5's own: 1/√d is in the first weights of queries instead. `tied`: the
-    embedding is the output too. After torch.manual_seed, all weights but an encoding's own are the same for
-    every encoding. Raises ValueError for what does not fit.
+    causal=False makes an encoder: give it an encoding's symmetric or bidirectional form. `window` and `sinks`
+    are those of `sliding_window`. scale=1.0 is T5's own; queries then start smaller by 1/√d. `tied`: the
+    embedding is the output too. One torch.manual_seed gives all encodings the same other weights. Raises
+    ValueError for what does not fit.
     """
 
     def __init__(
@@ -141,13 +141,12 @@ class Transformer(nn.Module):
     ) -> Tensor:  # fmt: skip
         """tokens (B, L), whole numbers below `vocabulary` -> logits (B, L, vocabulary).
 
-        Positions count from 0, or go on from the last in `cache` or `memory`, unless pos, (L,) or (B, L),
-        gives them. mask (B, L) is True for real tokens: padding, on either side, has no position and is not
-        attended to. Any other mask is (B, H, Lq, Lk), True where a query may attend, each size it or 1; for
-        packed documents, document[:, None, :, None] == document[:, None, None, :], with positions that start
-        anew in each. `cache` comes from `cache()`, and is for decoding under torch.no_grad(); `memory`, a
-        Memory, is for segments in turn, in training too. In pos (B, L), padding is -1. Raises ValueError
-        for what does not fit.
+        Positions count from 0, or go on from the last in `cache` or `memory`, unless pos gives them: (L,), or
+        (B, L) with padding at -1. mask (B, L) is True for real tokens: padding, on either side, is not counted
+        and not attended to. A mask of four dimensions is True where a query may attend, (B, H, Lq, Lk) or 1 for
+        any of these: document[:, None, :, None] == document[:, None, None, :] for packed documents, whose
+        positions start anew. `cache` comes from `cache()` and is for decoding, under torch.no_grad(); `memory`,
+        a Memory, is for segments in turn, in training too. Raises ValueError for what does not fit.
         """
         _check.model_input(self, tokens, mask, cache, memory)
         cache = cache if tokens.shape[1] else None  # a step without tokens would only make it forget

@@ -29,12 +29,23 @@ def rotate(
     """
     _check.rotation(x, pos, freq, layout, scale)
     angle = pos.to(freq.dtype)[..., None] * freq[..., None, :]  # (L, d/2) or (B, L, d/2)
+    if isinstance(scale, Tensor):
+        angle, scale = torch.broadcast_tensors(angle, scale)
+    if angle.ndim == 3:
+        shape = (angle.shape[0], *[1] * (x.ndim - 3), *angle.shape[1:])  # (B, 1, L, d/2): heads share an angle
+        angle, scale = angle.reshape(shape), scale.reshape(shape) if isinstance(scale, Tensor) else scale
+    return rotate_by(x, angle, layout=layout, scale=scale)
+
+
+def rotate_by(x: Tensor, angle: Tensor, *, layout: str = "interleaved", scale: float | Tensor = 1.0) -> Tensor:
+    """Turns each pair of channels by an angle of its own, and multiplies it by `scale`.
+
+    x (..., L, d); angle, in radians, and scale broadcast to (..., L, d/2) -> like x, whose half precision
+    is left for the time of the computation. Layouts are those of `rotate`.
+    """
     wide = torch.promote_types(x.dtype, torch.float32)
-    angle = angle.to(torch.promote_types(freq.dtype, wide))
+    angle = angle.to(torch.promote_types(angle.dtype, wide))
     cos, sin = (scale * angle.cos()).to(wide), (scale * angle.sin()).to(wide)
-    if cos.ndim == 3:
-        shape = (cos.shape[0], *[1] * (x.ndim - 3), *cos.shape[1:])  # (B, 1, L, d/2): heads share an angle
-        cos, sin = cos.reshape(shape), sin.reshape(shape)
     if not torch.compiler.is_compiling():
         return _rotate_eagerly(x.to(wide), cos, sin, layout).to(x.dtype)
     pair, axis = ((-1, 2), -1) if layout == "interleaved" else ((2, -1), -2)

@@ -77,7 +77,7 @@ class Shaw(Encoding):
 
     def bias(self, q: Tensor, k: Tensor, qpos: Tensor, kpos: Tensor) -> Callable[..., Tensor]:
         _check.labelled(self, "q", q, qpos, kpos)
-        qpos, kpos = qpos.long(), kpos.long()
+        kpos = kpos.long()  # a difference of unsigned integers would not be negative
         wide = torch.promote_types(q.dtype, torch.float32)
         by_label = q.to(wide) @ self.key_table.to(wide).mT * q.shape[-1] ** -0.5  # (B, H, Lq, 2k+1)
 
@@ -92,7 +92,7 @@ class Shaw(Encoding):
 
     def mix(self, weights: Tensor, v: Tensor, qpos: Tensor, kpos: Tensor) -> Tensor:
         _check.labelled(self, "v", v, qpos, kpos)
-        label = shaw_label(kpos.long()[:, None, :] - qpos.long()[:, :, None], self.clip)[:, None]  # (B, 1, Lq, Lk)
+        label = shaw_label(kpos.long()[:, None, :] - qpos[:, :, None], self.clip)[:, None]  # (B, 1, Lq, Lk)
         by_label = weights.new_zeros(*weights.shape[:3], 2 * self.clip + 1)
         by_label = by_label.scatter_add(-1, label.expand_as(weights), weights)  # (B, H, Lq, 2k+1)
         return weights @ v + by_label @ self.value_table.to(weights.dtype)

@@ -28,7 +28,7 @@ def t5_bucket(offset: Tensor, buckets: int = 32, max_distance: int = 128, bidire
     buckets = buckets // 2 if bidirectional else buckets
     distance = (offset.abs() if bidirectional else -offset).clamp(0, max_distance).floor()
     exact = buckets // 2
-    growth = (distance.clamp(min=exact) / exact).log()
+    growth = (distance / exact).log()  # -∞ at 0, which has a bucket of its own
     limit = (distance.new_full((), max_distance) / exact).log()
     share = growth / limit * (buckets - exact)
     # to 2^-36, since rounding errs by up to 1e-13; no distance is nearer than 3e-10 to a bucket that it has not reached

@@ -72,7 +72,7 @@ class Kept:
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         if self.complete(session.config):
-            if self.keep:
+            if self.keep and session.exitstatus == 0:
                 self.table().write(self.name)
             self.differences = self.table().differences(Table.read(self.name))
             if self.differences and session.exitstatus == 0:

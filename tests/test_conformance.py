@@ -11,8 +11,16 @@ import pytest
 import torch
 from torch import Tensor
 
-from posenc import KVCache, RoPE, attend, frequencies, rotate, sinusoidal
+from posenc import KVCache, RoPE, attend, frequencies, relative_shift, rotate, sinusoidal
 from posenc.alibi import ALiBi, alibi_slopes
+from posenc.grid import (
+    MRoPE,
+    axial_frequencies,
+    grid_coordinates,
+    mrope_positions,
+    rotate_grid,
+    sinusoidal_grid,
+)
 from posenc.layout import layout_permutation
 from posenc.scaling import (
     dynamic_ntk,
@@ -355,3 +363,54 @@ def test_positional_encodings_keep_the_first_dtype(record_property):
     assert ours.dtype == torch.float64
     record_property("difference", (found[0].double() - ours).abs().max().item())
     assert math.isclose((found[0].double() - ours).abs().max().item(), 0, abs_tol=1e-3)
+
+
+# ---- Transformer-XL ----
+
+
+@conform("relative_shift", "transformers", "XLNetRelativeAttention.rel_shift_bnij")
+@pytest.mark.parametrize(("queries", "keys"), [(5, 5), (3, 9), (1, 4)])
+def test_the_relative_shift_of_xlnet(compare, queries, keys):
+    from transformers.models.xlnet.modeling_xlnet import XLNetRelativeAttention
+
+    x = torch.randn(2, HEADS, queries, queries + keys)  # column c is for distance keys - c there
+    compare(relative_shift(x[..., 1:], keys), XLNetRelativeAttention.rel_shift_bnij(x, keys))
+
+
+# ---- grids ----
+
+
+@conform("sinusoidal_grid", "positional-encodings", "PositionalEncoding2D, PositionalEncoding3D")
+@pytest.mark.parametrize(("shape", "dim"), [((3, 5), 16), ((2, 3, 4), 24)])
+def test_positional_encodings_in_two_and_three_dimensions(compare, shape, dim):
+    from positional_encodings import torch_encodings
+
+    theirs = getattr(torch_encodings, f"PositionalEncoding{len(shape)}D")(dim)
+    coords = grid_coordinates(torch.arange(math.prod(shape)), shape)
+    compare(sinusoidal_grid(coords, dim), theirs(torch.zeros(1, *shape, dim))[0].flatten(0, -2), atol=1e-5)
+
+
+@conform("rotate_grid, axial_frequencies", "rotary-embedding-torch", "RotaryEmbedding.get_axial_freqs")
+def test_axial_rotation_of_rotary_embedding_torch(compare):
+    from rotary_embedding_torch import RotaryEmbedding, apply_rotary_emb
+
+    x = torch.randn(2, HEADS, 3, 5, DIM)
+    expected = apply_rotary_emb(RotaryEmbedding(DIM // 2).get_axial_freqs(3, 5), x)
+    coords = grid_coordinates(torch.arange(15), (3, 5))
+    found = rotate_grid(x.flatten(2, 3), coords, axial_frequencies(DIM, 2, 10_000.0))
+    compare(found, expected.detach().flatten(2, 3), atol=1e-5)
+
+
+@conform('MRoPE, mrope_frequencies, layout="half"', "transformers", "Qwen2VLRotaryEmbedding, apply_rotary_pos_emb")
+def test_the_rotation_of_qwen2_vl(compare):
+    from transformers.models.qwen2_vl import modeling_qwen2_vl as theirs
+    from transformers.models.qwen2_vl.configuration_qwen2_vl import Qwen2VLTextConfig
+
+    rope = {"rope_type": "default", "rope_theta": 1_000_000.0, "mrope_section": [16, 24, 24]}
+    config = Qwen2VLTextConfig(hidden_size=256, num_attention_heads=2, rope_parameters=rope)
+    coords = mrope_positions([4, (2, 3, 4), 5])  # (L, 3)
+    q, k = torch.randn(2, 1, 2, len(coords), 128)
+    cos, sin = theirs.Qwen2VLRotaryEmbedding(config)(q, coords.T[:, None])
+    expected = theirs.apply_rotary_pos_emb(q, k, cos, sin)[0]
+    ours = MRoPE(128, (16, 24, 24), coordinates=coords, layout="half")
+    compare(ours.query(q, torch.arange(len(coords))), expected, atol=1e-4)

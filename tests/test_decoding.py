@@ -147,6 +147,9 @@ def test_too_few_positions_are_noticed_before_anything_is_computed():
         model.generate(tokens, 5, cache=cache)
     assert len(cache[0]) == 0
     model.generate(tokens, 0, cache=cache)
+    with pytest.raises(ValueError, match=f"{LENGTH + 3}"):
+        model.generate(tokens[:, :1], 4, cache=cache)
+    assert len(cache[0]) == LENGTH
     model.generate(tokens[:, :1], 3, cache=cache)
     with pytest.raises(ValueError, match=f"{LENGTH + 3}"):
         model.generate(tokens[:, :1], 1, cache=cache)
@@ -155,6 +158,16 @@ def test_too_few_positions_are_noticed_before_anything_is_computed():
     model.generate(tokens, 6, mask=mask)
     with pytest.raises(ValueError, match=f"{LENGTH + 3}"):
         model.generate(tokens, 7, mask=mask)
+
+
+def test_the_last_row_of_a_table_is_used():
+    model, tokens = make(Learned(MODEL, LENGTH)), draw()
+    for count in (0, 1):
+        assert model.generate(tokens, count).shape == (2, LENGTH + count)
+    cache, mask = model.cache(), torch.arange(6).expand(2, -1) >= torch.tensor([[0], [5]])
+    model(tokens[:, :6], mask=mask, cache=cache)  # 6 tokens and 1, then 2 and 6: no sequence has more than 9
+    late = torch.arange(6).expand(2, -1) >= torch.tensor([[4], [0]])
+    assert model.generate(tokens[:, :6], 2, mask=late, cache=cache).shape == (2, 8)
 
 
 def test_what_cannot_go_on_is_refused():

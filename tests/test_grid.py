@@ -26,8 +26,8 @@ from posenc.grid import (
     mrope_positions,
     rotate_grid,
     sinusoidal_grid,
-    turn,
 )
+from posenc.rope import rotate_by
 
 LAYOUTS = ["interleaved", "half"]
 SHAPES = st.lists(st.integers(1, 4), min_size=1, max_size=3).map(tuple)
@@ -342,8 +342,8 @@ def test_turn_takes_an_angle_for_each_pair(layout):
     x, angle = normal(2, 3, 4, 6), 3 * normal(2, 1, 4, 3, seed=1)
     order = layout_permutation(6) if layout == "half" else torch.arange(6)
     z = torch.view_as_complex(x.unflatten(-1, (3, 2))) * torch.polar(torch.ones_like(angle), angle)
-    close(turn(x[..., order], angle, layout=layout), torch.view_as_real(z).flatten(-2)[..., order])
-    assert torch.equal(turn(x, angle), turn(x, angle, layout="interleaved"))
+    close(rotate_by(x[..., order], angle, layout=layout), torch.view_as_real(z).flatten(-2)[..., order])
+    assert torch.equal(rotate_by(x, angle), rotate_by(x, angle, layout="interleaved"))
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -493,8 +493,11 @@ def test_float64_frequencies_give_angles_in_float64():
     found = rotate_grid(x, far, freq)
     assert found.dtype == torch.float32
     close(found.double(), turned(x.double()[None, None], far[None], freq[:, None], "interleaved")[0, 0], 1e-6)
-    wide = turn(x.double(), torch.ones(1, 4))  # the cosine of a float32 angle is taken in x's precision
-    close(wide, turn(x.double(), torch.ones(1, 4, dtype=torch.float64)), 0)
+    near, coarse = torch.rand(1, 2, dtype=torch.float64), freq.float()
+    wide = rotate_grid(x.double(), near, coarse)  # the angle has the precision of freq, and then that of x
+    assert torch.equal(wide, rotate_grid(x.double(), near.float(), coarse))
+    wide = rotate_by(x.double(), torch.ones(1, 4))  # the cosine of a float32 angle is taken in x's precision
+    close(wide, rotate_by(x.double(), torch.ones(1, 4, dtype=torch.float64)), 0)
 
 
 def test_autocast_does_not_spoil_the_angles():

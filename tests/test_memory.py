@@ -135,7 +135,9 @@ def test_what_a_memory_holds():
     memory.extend([x[:, :1], x[:, :1]], torch.tensor([[2]]))
     assert memory.positions.tolist() == [[10, 11, 2]]
     assert memory.next.tolist() == [[12]]
-    assert len(Memory(0)) == 0
+    assert memory.join(torch.tensor([5, 6])).tolist() == [[10, 11, 2, 5, 6]]
+    with pytest.raises(ValueError, match="shorter"):
+        memory.extend([x[:, :1]], torch.tensor([13]))  # of one layer only
 
 
 def test_the_next_position_follows_the_last():

@@ -206,6 +206,9 @@ def test_nothing_is_larger_than_the_weights_forwards_or_backwards(heads, batched
     assert sizes.largest == logits
     assert all(x.grad is not None for x in (*inputs, *shaw.parameters()))
     with Sizes() as sizes, torch.no_grad():
+        attend(*inputs, shaw, pos, pos)
+    assert "gather" in sizes.names  # three times as fast as an index
+    with Sizes() as sizes, torch.no_grad():
         paper(*inputs, *make(dim, clip).parameters(), torch.arange(length))
     assert sizes.largest >= length * length * dim > logits
     with Sizes() as sizes, torch.no_grad():
