@@ -74,7 +74,7 @@ class Property:
 
 
 class Report:
-    """The properties of one encoding, in the order of :data:`WISHES`; `report["unique"]` is one of them."""
+    """The properties of one encoding, in the order of `WISHES`; `report["unique"]` is one of them."""
 
     def __init__(self, name: str, facts: dict[str, str], note: str, properties: dict[str, Property]) -> None:
         self.name, self.facts, self.note, self._properties = name, facts, note, properties

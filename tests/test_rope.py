@@ -160,6 +160,23 @@ def test_conversion_there_and_back_changes_nothing():
     assert torch.equal(convert_layout(there, 8, to="interleaved"), weight)
 
 
+@pytest.mark.parametrize("to", ["half", "interleaved"])
+def test_only_the_rows_that_turn_are_converted(to):
+    weight, pos = torch.randn(2 * 8, 5, dtype=torch.float64), torch.arange(4)
+    x = torch.randn(1, 4, 5, dtype=torch.float64)
+    other = {"half": "interleaved", "interleaved": "half"}[to]
+    moved = convert_layout(weight, 8, to=to, rotary_dim=4)
+    scores = []
+    for w, layout in ((weight, other), (moved, to)):
+        y = (x @ w.T).unflatten(-1, (2, 8)).transpose(1, 2)
+        y = RoPE(8, rotary_dim=4, layout=layout).query(y, pos)
+        scores.append(y @ y.mT)
+    torch.testing.assert_close(scores[0], scores[1], rtol=0, atol=1e-12)
+    assert torch.equal(moved.unflatten(0, (2, 8))[:, 4:], weight.unflatten(0, (2, 8))[:, 4:])
+    with pytest.raises(ValueError, match=r"rotary_dim is 10, but a head has 8 channels"):
+        convert_layout(weight, 8, to=to, rotary_dim=10)
+
+
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_positions_of_a_batch_equal_one_by_one(layout, device):
     pos = torch.tensor([[0, 1, 2], [7, 3, 1000]], device=device)

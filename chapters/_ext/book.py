@@ -127,6 +127,13 @@ def mathjax(app: Sphinx) -> None:
             shutil.copyfile(source / name, file)
 
 
+def bars(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
+    """|i - j| in a docstring is a distance, and not a substitution of reStructuredText."""
+    for n, line in enumerate(lines):
+        parts = line.split("`")
+        lines[n] = "`".join(part if k % 2 else part.replace("|", r"\|") for k, part in enumerate(parts))
+
+
 class Checked(SphinxDirective):
     """``{checked} contract``: the table that the tests keep in ``chapters/checked/contract.json``."""
 
@@ -230,6 +237,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("config-inited", cache)
     app.connect("config-inited", kernel)
     app.connect("builder-inited", mathjax)
+    app.connect("autodoc-process-docstring", bars)
     app.connect("env-before-read-docs", sources)
     app.connect("build-finished", finish, priority=100)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
