@@ -46,11 +46,15 @@ def rotate_by(x: Tensor, angle: Tensor, *, layout: str = "interleaved", scale: f
     wide = torch.promote_types(x.dtype, torch.float32)
     angle = angle.to(torch.promote_types(angle.dtype, wide))
     cos, sin = (scale * angle.cos()).to(wide), (scale * angle.sin()).to(wide)
-    if not torch.compiler.is_compiling():
-        return _rotate_eagerly(x.to(wide), cos, sin, layout).to(x.dtype)
+    by = rotate_pairs if torch.compiler.is_compiling() else _rotate_eagerly
+    return by(x.to(wide), cos, sin, layout).to(x.dtype)
+
+
+def rotate_pairs(x: Tensor, cos: Tensor, sin: Tensor, layout: str) -> Tensor:
+    """The formula: (a, b) becomes (a cos - b sin, a sin + b cos), in each pair of channels."""
     pair, axis = ((-1, 2), -1) if layout == "interleaved" else ((2, -1), -2)
-    a, b = x.to(wide).unflatten(-1, pair).unbind(axis)  # (..., L, d/2) each
-    return torch.stack((a * cos - b * sin, a * sin + b * cos), axis).flatten(-2).to(x.dtype)
+    a, b = x.unflatten(-1, pair).unbind(axis)  # (..., L, d/2) each
+    return torch.stack((a * cos - b * sin, a * sin + b * cos), axis).flatten(-2)
 
 
 def _rotate_eagerly(x: Tensor, cos: Tensor, sin: Tensor, layout: str) -> Tensor:

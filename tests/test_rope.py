@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from posenc import RoPE, attend, convert_layout, frequencies, layout_permutation, rotate
+from posenc.rope import _rotate_eagerly, rotate_pairs
 
 LAYOUTS = ["interleaved", "half"]
 DIMS = st.integers(1, 16).map(lambda n: 2 * n)
@@ -150,6 +151,19 @@ def test_converted_weights_give_the_same_scores(to):
     torch.testing.assert_close(scores(*moved, to), before)
     wrong = scores(list(weights), list(biases), to)
     assert (wrong - before).abs().max() > 0.1
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_what_a_compiler_gets_is_what_is_computed_without_one(layout):
+    x, (cos, sin) = torch.randn(2, 3, 5, 8, dtype=torch.float64), torch.randn(2, 5, 4, dtype=torch.float64)
+    expected = torch.empty_like(x)
+    for t in range(4):
+        first, second = (2 * t, 2 * t + 1) if layout == "interleaved" else (t, t + 4)
+        a, b = x[..., first], x[..., second]
+        expected[..., first] = a * cos[:, t] - b * sin[:, t]
+        expected[..., second] = a * sin[:, t] + b * cos[:, t]
+    for kernel in (rotate_pairs, _rotate_eagerly):
+        torch.testing.assert_close(kernel(x, cos, sin, layout), expected, rtol=0, atol=1e-12)
 
 
 def test_conversion_there_and_back_changes_nothing():

@@ -362,6 +362,7 @@ def test_a_step_multiplies_queries_first_and_makes_one_row():
     with Sizes() as sizes:
         dense(xl, q, qpos, kpos)
     assert sizes.largest == rows * length
+    assert sizes.of["gather"] == rows * length  # of whole rows, which is the faster way here
 
 
 def test_a_whole_pass_projects_each_distance_once():
@@ -374,6 +375,7 @@ def test_a_whole_pass_projects_each_distance_once():
     with Sizes() as sizes:
         dense(xl, q, pos, pos)
     assert sizes.largest == batch * heads * length * count  # no pair has a vector
+    assert "gather" not in sizes.of
 
 
 def test_positions_far_apart_are_met_by_turning_queries():
