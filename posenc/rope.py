@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from posenc import _check
@@ -107,7 +107,10 @@ class RoPE(Encoding):
         if freq is None:
             freq = frequencies(rotary_dim, base)
         _check.given_frequencies(freq, rotary_dim)
-        self.register_buffer("freq", freq, persistent=False)
+        if isinstance(freq, nn.Parameter):  # learned, so cast and saved with the model
+            self.exact, self.freq = (), freq
+        else:
+            self.register_buffer("freq", freq, persistent=False)
 
     def query(self, q: Tensor, pos: Tensor) -> Tensor:
         return self._turn(q, pos, self.attention_factor)

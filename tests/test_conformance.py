@@ -249,7 +249,7 @@ def test_yarn(compare, factor, dim):
 
 @conform(
     'yarn(form="paper")', "transformers", 'ROPE_INIT_FUNCTIONS["yarn"]',
-    "they follow the authors' code, which differs from the paper; both are here, by name",
+    "two forms",
 )  # fmt: skip
 def test_yarn_in_the_paper_is_not_yarn_in_the_code(record_property):
     freq, _ = theirs("yarn", factor=16.0, original_max_position_embeddings=4096)
@@ -314,8 +314,7 @@ def test_xpos_of_rotary_embedding_torch(compare):
 
 @conform(
     "XPos, cached decoding", "rotary-embedding-torch", "RotaryEmbedding(use_xpos=True).rotate_queries_with_cached_keys",
-    "they are wrong: the scale of a query is centred among the queries, that of a key among the keys, so a "
-    "cached step is not the row of a full pass; ours is",
+    "wrong there",
 )  # fmt: skip
 def test_xpos_of_rotary_embedding_torch_forgets_where_the_new_token_is(record_property):
     from rotary_embedding_torch import RotaryEmbedding
@@ -350,7 +349,7 @@ def test_positional_encodings_1d(compare, dim):
 
 @conform(
     "sinusoidal, in another dtype", "positional-encodings", "PositionalEncoding1D, called again",
-    "they are wrong: what is kept between calls is found by its shape only, and comes back in the first call's dtype",
+    "wrong there",
 )  # fmt: skip
 def test_positional_encodings_keep_the_first_dtype(record_property):
     from positional_encodings.torch_encodings import PositionalEncoding1D

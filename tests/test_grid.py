@@ -734,6 +734,9 @@ def test_half_precision_rounds_the_sum_and_not_the_angle(dtype):
     assert found.dtype == dtype
     exact = sinusoidal_grid(torch.tensor([[4093.0, 3.0]], dtype=torch.float64), 8)
     torch.testing.assert_close(found[0].double(), exact, rtol=0, atol=4e-3)
+    x = torch.randn(1, 12, 8).to(dtype)
+    grid = GridSinusoidal(8, (3, 4))
+    assert torch.equal(grid.embed(x, POS), grid.embed(x.float(), POS).to(dtype))
 
 
 # --- bad input
@@ -802,6 +805,8 @@ def test_sections_that_do_not_add_up_are_refused():
     with refused(r"head_dim is 7, .* use a positive even number"):
         mrope_frequencies(7, (1, 1, 1))
     mrope_frequencies(128, (22, 21, 21), interleaved=True)
+    with refused("every 3th of 4 pairs at most"):  # pair 4 would be the first that is not there
+        mrope_frequencies(8, (1, 2, 1), interleaved=True)
 
 
 @pytest.mark.parametrize(

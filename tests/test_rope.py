@@ -166,6 +166,16 @@ def test_what_a_compiler_gets_is_what_is_computed_without_one(layout):
         torch.testing.assert_close(kernel(x, cos, sin, layout), expected, rtol=0, atol=1e-12)
 
 
+def test_frequencies_that_are_a_parameter_are_learned():
+    rope = RoPE(8, freq=torch.nn.Parameter(frequencies(8)))
+    assert [name for name, _ in rope.named_parameters()] == ["freq"]
+    x, pos = torch.randn(1, 1, 4, 8), torch.arange(4)
+    (rope.query(x, pos) * torch.randn(8)).sum().backward()
+    assert (rope.freq.grad != 0).all()
+    assert rope.double().freq.dtype == torch.float64
+    assert not list(RoPE(8).parameters())
+
+
 def test_conversion_there_and_back_changes_nothing():
     weight = torch.randn(24, 10)
     there = convert_layout(weight, 8, to="half")

@@ -6,7 +6,7 @@
 - `import posenc`, as a multiple of `import torch`;
 - on a GPU: ALiBi and T5 through flex_attention in bfloat16, time and memory against SDPA without a bias.
 
-Contenders take turns, and the tables give medians. `--keep` writes the ratios to chapters/checked, for the book.
+Contenders take turns, and the tables give medians. `--keep` writes the ratios to chapters/checked.
 """
 
 import argparse
