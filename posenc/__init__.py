@@ -14,12 +14,12 @@ from posenc.encoding import Encoding, NoPE
 from posenc.layout import convert_layout, layout_permutation
 from posenc.learned import Learned, stretch_table
 from posenc.rope import RoPE, rotate
-from posenc.shaw import Shaw, shaw_label
+from posenc.shaw import Shaw, shaw_label, shaw_naive
 from posenc.sinusoidal import Sinusoidal, frequencies, sinusoidal
 from posenc.source import book_mode, device, glue, show
 from posenc.t5 import T5Bias, t5_bucket
 from posenc.transformer_xl import TransformerXL, relative_shift
-from posenc.xpos import XPos
+from posenc.xpos import XPos, xpos_radius, xpos_reach
 
 if TYPE_CHECKING:
     from posenc import grid, model, plot, presets, properties, scaling
@@ -33,8 +33,8 @@ __all__ = [
     "Plane", "Readout", "RoPE", "Shaw", "Sinusoidal", "T5Bias", "Transformer", "TransformerXL", "XPos", "alibi",
     "alibi_slopes", "attend", "attention_weights", "book_mode", "convert_layout", "dead_rows", "device",
     "distance_weight", "explore", "frequencies", "glue", "grid", "layout_permutation", "logarithmic", "model", "plot",
-    "presets", "properties", "relative_shift", "rotate", "scaling", "shaw_label", "show", "sinusoidal",
-    "sliding_window", "stretch_table", "t5_bucket",
+    "presets", "properties", "relative_shift", "rotate", "scaling", "shaw_label", "shaw_naive", "show", "sinusoidal",
+    "sliding_window", "stretch_table", "t5_bucket", "xpos_radius", "xpos_reach",
 ]  # fmt: skip
 
 # Every factory takes the same keywords: model_dim, heads, head_dim and length.
