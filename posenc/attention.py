@@ -34,7 +34,8 @@ def attention_weights(
     qpos, kpos = _batched(q, qpos, kpos)
     index = _index(q, k)
     if encoding.bias is not None:
-        score = score + encoding.bias(q, k, qpos, kpos)(*index)
+        bias = encoding.bias(q, k, qpos, kpos)
+        score = score + (bias if isinstance(bias, Tensor) else bias(*index))
     if encoding.rescale is not None:
         score = encoding.rescale(qpos, kpos)(score, *index)
     allowed = _allowed(qpos, kpos, causal, mask)
@@ -93,7 +94,8 @@ def _sdpa(
         blind = ~allowed.any(-1, keepdim=True)  # kernels differ on a query that sees no key:
         allowed = allowed | blind  # it sees all of them here, and gets zeros below
     if encoding.bias is not None:
-        bias = encoding.bias(q, _per_head(k, q), qpos, kpos)(*_index(q, k))
+        bias = encoding.bias(q, _per_head(k, q), qpos, kpos)
+        bias = bias if isinstance(bias, Tensor) else bias(*_index(q, k))
         bias = bias.to(q.dtype).expand(*q.shape[:3], k.shape[2])
         allowed = bias if allowed is None else bias.masked_fill(~allowed, -torch.inf)
     z = scaled_dot_product_attention(q, k, v, attn_mask=allowed, **options)
@@ -115,11 +117,12 @@ def _flex(
     (batch, heads, queries), keys = q.shape[:3], k.shape[2]
     qpos, kpos = _batched(q, qpos, kpos)
     bias = None if encoding.bias is None else encoding.bias(q, _per_head(k, q), qpos, kpos)
+    bias = bias.expand(batch, heads, queries, keys) if isinstance(bias, Tensor) else bias
     rescale = None if encoding.rescale is None else encoding.rescale(qpos, kpos)
 
     def score_mod(score: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
         if bias is not None:
-            score = score + bias(b, h, i, j)
+            score = score + (bias[b, h, i, j] if isinstance(bias, Tensor) else bias(b, h, i, j))
         return score if rescale is None else rescale(score, b, h, i, j)
 
     block_mask = None

@@ -23,7 +23,7 @@ class Encoding(nn.Module):
     """
 
     bias: Callable[..., Any] | None = None
-    """s_ij ← s_ij + b_ij, after scaling. bias(q, k, qpos, kpos) -> f(b, h, i, j)"""
+    """s_ij ← s_ij + b_ij, after scaling. bias(q, k, qpos, kpos) -> f(b, h, i, j), or b itself, (B, H, Lq, Lk)"""
 
     rescale: Callable[..., Any] | None = None
     """s_ij ← ρ_ij(s_ij), after the bias and before the mask. rescale(qpos, kpos) -> f(s, b, h, i, j)"""

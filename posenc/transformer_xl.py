@@ -41,8 +41,9 @@ class TransformerXL(Encoding):
     there, layers share u and v. Distances beyond `clamp`, on either side, count as `clamp`.
 
     Keys and values know no position, so a cached step needs only the row of its query. x W R is multiplied in
-    the order that costs less, once for each distance that occurs, and pairs look up theirs. While compiling,
-    or if positions are fractions or lie far apart, `anywhere` takes them as they are.
+    the order that costs less, once for each distance that occurs. A shift then puts distances before their keys
+    if positions rise one by one, and a look-up does otherwise. While compiling, or if positions are fractions or
+    lie far apart, `anywhere` takes them as they are.
     Dai et al. (2019), section 3.3.
     """
 
@@ -68,7 +69,7 @@ class TransformerXL(Encoding):
         _check.distance_queries(self, q)
         return (q + self.u[:, None]).to(q.dtype)
 
-    def bias(self, q: Tensor, k: Tensor, qpos: Tensor, kpos: Tensor) -> Callable[..., Tensor]:
+    def bias(self, q: Tensor, k: Tensor, qpos: Tensor, kpos: Tensor) -> Tensor:
         _check.distance_queries(self, q)
         wide = torch.promote_types(q.dtype, torch.float32)
         x = (q + (self.v.to(wide) - self.u.to(wide))[:, None]) * self.head_dim**-0.5  # (q + v)/√d
@@ -80,10 +81,15 @@ class TransformerXL(Encoding):
         if self._few(x.shape[1]):
             table = sweep(x @ weight, span, self.freq.to(wide), self.wave.to(wide))  # (x W) R
         else:
-            stop = span.stop + -len(span) % 16  # rows that are whole lines of memory: twice as fast
-            distance = torch.arange(span.start, stop, dtype=wide, device=q.device)
+            stop = span.stop - -len(span) % 16  # rows that are whole lines of memory: twice as fast
+            distance = torch.arange(span.start, stop, -1, dtype=wide, device=q.device)
             table = x @ (weight @ sinusoidal(distance, self.model_dim, self.base, layout="half").mT)  # x (W R)
-        return _look_up(table, span, qpos.long(), kpos.long(), clamped=self.clamp is not None)
+        table = table.unflatten(1, qpos.shape).transpose(0, 1)  # (B, H, Lq, N)
+        if self.clamp is None and len(span) == qpos.shape[1] + kpos.shape[1] - 1 and _rise(qpos) and _rise(kpos):
+            return relative_shift(table, kpos.shape[1])
+        column = span.start - (qpos.long()[:, :, None] - kpos.long()[:, None])  # (B, Lq, Lk)
+        column = column.clamp(0, len(span) - 1)[:, None].expand(-1, self.heads, -1, -1)
+        return table.gather(-1, column)
 
     def _few(self, queries: int) -> bool:
         """Whether (x W) R costs less than x (W R): for a head and distance, D for each query, or D·d and d for each."""
@@ -106,10 +112,10 @@ class TransformerXL(Encoding):
 
 
 def _distances(qpos: Tensor, kpos: Tensor, clamp: int | None) -> range | None:
-    """All distances i - j from the least to the largest, or None if a table of them is not to be had."""
+    """All distances i - j from the largest down to the least, or None if a table of them is not to be had."""
     _check.clamped(clamp, qpos, kpos)
     if clamp is not None:
-        return range(-clamp, clamp + 1)
+        return range(clamp, -clamp - 1, -1)
     length = qpos.shape[1] + kpos.shape[1]
     if torch.compiler.is_compiling() or qpos.is_meta or not qpos.numel() or not kpos.numel():
         return None
@@ -118,31 +124,16 @@ def _distances(qpos: Tensor, kpos: Tensor, clamp: int | None) -> range | None:
     low, high = ends.tolist()
     if ends.is_floating_point() or high - low >= 2 * length:
         return None
-    return range(low, high + 1)
+    return range(high, low - 1, -1)
 
 
-def _look_up(table: Tensor, span: range, qpos: Tensor, kpos: Tensor, *, clamped: bool) -> Callable[..., Tensor]:
-    """A bias from what there is for each distance in span, where the first and the last go on if `clamped`.
-
-    table (H, B · Lq, N), with N = len(span) or more, qpos (B, Lq), kpos (B, Lk), integers.
-    """
-    start, last, step = qpos - span.start, len(span) - 1, qpos.shape[1] == 1
-    rows = table.flatten(0, 1)  # two indices are faster than four
-    row = torch.arange(rows.shape[0], device=rows.device).view(table.shape[0], *qpos.shape)  # (H, B, Lq)
-
-    def f(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
-        column = start[b, i] - kpos[b, j]
-        column = column.clamp(0, last) if clamped else column
-        if step and j.ndim == 1 and b.shape[-1:] == h.shape[-1:] == i.shape[-1:] == (1,):
-            found = rows[row[h, b, i].squeeze(-1)]  # all keys of one query: the same, and faster still
-            return found.gather(-1, column.expand(*found.shape[:-1], -1))
-        return rows[row[h, b, i], column]
-
-    return f
+def _rise(pos: Tensor) -> bool:
+    """Whether each position, (B, L), is the next after the one before it."""
+    return bool((pos.diff() == 1).all())
 
 
 def sweep(w: Tensor, span: range, freq: Tensor, wave: Tensor) -> Tensor:
-    """w · R_Δ for all Δ in span: w turns to the middle of each block, and one table serves all blocks.
+    """w · R_Δ for all Δ in span, downwards: w turns to the middle of each block, and one table serves all blocks.
 
     freq (D/2,) is θ, and wave (2, D/2, n) the sines and cosines of ½θ, 1½θ, …, for blocks of 2n distances. Sine
     is odd and cosine even, so both halves of a block share the products, D/2 for each number; turning costs as
@@ -150,16 +141,16 @@ def sweep(w: Tensor, span: range, freq: Tensor, wave: Tensor) -> Tensor:
     """
     n = wave.shape[-1]
     blocks = torch.arange(-(-len(span) // (2 * n)), dtype=freq.dtype, device=freq.device)
-    angle = (span.start + n - 0.5 + 2 * n * blocks)[:, None] * freq  # (blocks, D/2), at the middle of each
+    angle = (span.start - n + 0.5 - 2 * n * blocks)[:, None] * freq  # (blocks, D/2), at the middle of each
     cos, sin = angle.cos(), angle.sin()
     a, b = w[:, :, None].chunk(2, -1)  # (H, M, 1, D/2) each
     odd = (a * cos).addcmul_(b, sin, value=-1).flatten(0, 2) @ wave[0]  # (H · M · blocks, n)
     even = (a * sin).addcmul_(b, cos).flatten(0, 2) @ wave[1]
-    both = torch.cat(((even - odd).flip(-1), even + odd), -1)
+    both = torch.cat(((even + odd).flip(-1), even - odd), -1)
     return both.unflatten(0, (*w.shape[:2], len(blocks))).flatten(-2)[..., : len(span)]
 
 
-def anywhere(w: Tensor, qpos: Tensor, kpos: Tensor, base: float) -> Callable[..., Tensor]:
+def anywhere(w: Tensor, qpos: Tensor, kpos: Tensor, base: float) -> Tensor:
     """w_i · R_(i-j) = (w_i turned by i) · R_(-j): nothing is looked up, so positions may be any numbers.
 
     w (H, B · Lq, D), qpos (B, Lq), kpos (B, Lk), at D products for each pair.
@@ -170,5 +161,4 @@ def anywhere(w: Tensor, qpos: Tensor, kpos: Tensor, base: float) -> Callable[...
     wave = sinusoidal((last - kpos).to(w.dtype), w.shape[-1], base, layout="half")  # (B, Lk, D)
     w = w.unflatten(1, qpos.shape).transpose(0, 1)  # (B, H, Lq, D)
     turned = rotate(w, qpos - last, freq, layout="half")
-    table = (turned.flatten(1, 2) @ wave.mT).unflatten(1, turned.shape[1:3])  # (B, H, Lq, Lk)
-    return lambda b, h, i, j: table[b, h, i, j]
+    return (turned.flatten(1, 2) @ wave.mT).unflatten(1, turned.shape[1:3])  # (B, H, Lq, Lk)

@@ -22,6 +22,13 @@ class Slope(Encoding):
         return lambda b, h, i, j: -self.slope[h] * (qpos[b, i] - kpos[b, j])
 
 
+class Matrix(Slope):
+    """The same, as a matrix for all sequences."""
+
+    def bias(self, q, k, qpos, kpos):
+        return -self.slope[: q.shape[1], None, None] * (qpos[:, None, :, None] - kpos[:, None, None])
+
+
 class Content(Encoding):
     """A bias that reads the content of query and key."""
 
@@ -44,7 +51,13 @@ class Mixed(Rescaled):
         return weights @ v + (weights * distance[:, None]).sum(-1, keepdim=True)
 
 
-ENCODINGS = {"nope": NoPE, "slope": lambda: Slope(4), "content": Content, "rescaled": lambda: Rescaled(4)}
+ENCODINGS = {
+    "nope": NoPE,
+    "slope": lambda: Slope(4),
+    "matrix": lambda: Matrix(4),
+    "content": Content,
+    "rescaled": lambda: Rescaled(4),
+}
 ALL = {**ENCODINGS, "mixed": lambda: Mixed(4)}
 
 
