@@ -26,7 +26,7 @@ def t5_bucket(offset: Tensor, buckets: int = 32, max_distance: int = 128, bidire
     _check.buckets(buckets, max_distance, bidirectional)
     offset = offset.to(torch.float64).nan_to_num()
     buckets = buckets // 2 if bidirectional else buckets
-    distance = (offset.abs() if bidirectional else -offset).clamp(0, max_distance).floor()
+    distance = (offset.abs() if bidirectional else -offset).clamp(min=0).floor()
     exact = buckets // 2
     growth = (distance / exact).log()  # -∞ at 0, which has a bucket of its own
     limit = (distance.new_full((), max_distance) / exact).log()

@@ -201,6 +201,28 @@ def test_keeping_some_tokens_drops_the_others_and_no_position():
     assert torch.equal(cache.extend(k[:, :, :0], v[:, :, :0], pos[:0].expand(2, 0))[0][1], k[1][:, [0, 5]])
 
 
+@pytest.mark.parametrize("batched", [False, True])
+@pytest.mark.parametrize("count", [0, 1, 2, 3, 5])
+def test_rows_may_keep_any_number_of_tokens(count, batched):
+    k, v, pos = torch.randn(3, 2, 5, 4), torch.randn(3, 2, 5, 6), torch.arange(5) * 10
+    index = torch.stack([torch.randperm(5)[:count] for _ in range(3)])
+    cache = KVCache()
+    cache.extend(k, v, pos.expand(3, 5) if batched else pos)
+    cache.keep(index)
+    none = torch.zeros(3, 2, 0, 6)
+    found = cache.extend(none[..., :4], none, torch.zeros(3, 0, dtype=torch.int64))
+    for b in range(3):
+        for new, old in zip(found, (k[b], v[b], pos), strict=True):
+            assert torch.equal(new[b], old[:, index[b]] if old.ndim == 3 else old[index[b]])
+
+
+def test_a_window_keeps_no_first_tokens_unless_asked():
+    cache, k = KVCache(window=3), torch.zeros(1, 1, 1, 2)
+    for n in range(8):
+        found = cache.extend(k, k, torch.tensor([n]))
+    assert found[2].tolist() == [5, 6, 7]
+
+
 def test_a_window_goes_on_with_what_was_kept():
     cache = KVCache(window=3, sinks=1)
     k = torch.zeros(1, 1, 1, 2)

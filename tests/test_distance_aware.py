@@ -111,11 +111,16 @@ def test_no_step_where_the_logarithm_turns_into_a_line():
     v = torch.linspace(19, 21, 201, dtype=torch.float64)
     slope = distance_weight(torch.tensor(25), scalar(1.0), v).log().diff() / v.diff()
     assert (slope.diff() < 0).all()  # the logarithm of the bound bends smoothly
+    v = torch.linspace(15, 39, 201, dtype=torch.float64)
+    far = distance_weight(torch.tensor(10_000), scalar(1.0), v)
+    torch.testing.assert_close(far, 1 + v.exp(), rtol=1e-13, atol=0)
 
 
 def test_the_shift_may_be_a_number_and_shapes_broadcast():
     R = torch.arange(4)
     found = distance_weight(R, 0.5, 1.0)
+    with torch.device("meta"):  # whatever device is the default, the number comes to the distances
+        assert torch.equal(distance_weight(R, 0.5, 1.0), found)
     assert found.dtype == torch.float32
     torch.testing.assert_close(found, torch.tensor([paper(r, 0.5, 1.0) for r in range(4)]))
     w, v = torch.tensor([[-1.0], [1.0]]), torch.tensor([[0.0], [2.0]])

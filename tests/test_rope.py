@@ -10,9 +10,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from posenc import RoPE, attend, convert_layout, frequencies, layout_permutation, rotate
-from posenc.rope import _rotate_eagerly, rotate_pairs
+from posenc.rope import _rotate_eagerly, rotate_by, rotate_pairs
 
 LAYOUTS = ["interleaved", "half"]
 DIMS = st.integers(1, 16).map(lambda n: 2 * n)
@@ -154,7 +155,7 @@ def test_converted_weights_give_the_same_scores(to):
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_what_a_compiler_gets_is_what_is_computed_without_one(layout):
+def test_the_formula_and_its_fewer_passes_equal_loops(layout):
     x, (cos, sin) = torch.randn(2, 3, 5, 8, dtype=torch.float64), torch.randn(2, 5, 4, dtype=torch.float64)
     expected = torch.empty_like(x)
     for t in range(4):
@@ -164,6 +165,41 @@ def test_what_a_compiler_gets_is_what_is_computed_without_one(layout):
         expected[..., second] = a * sin[:, t] + b * cos[:, t]
     for kernel in (rotate_pairs, _rotate_eagerly):
         torch.testing.assert_close(kernel(x, cos, sin, layout), expected, rtol=0, atol=1e-12)
+
+
+class Operations(TorchDispatchMode):
+    """Records the names of the operations that run."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: set[str] = set()
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.names.add(func.overloadpacket.__name__)
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("graph", [True, False])
+def test_a_graph_holds_the_formula_and_memory_sees_fewer_passes(graph, monkeypatch):
+    x, angle = torch.randn(2, 3, 5, 8), torch.randn(5, 4)
+    expected = rotate_pairs(x, angle.cos(), angle.sin(), "interleaved")
+    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: graph)
+    with Operations() as done:
+        found = rotate_by(x, angle)  # pairs of neighbours and a scale of 1, unless others are asked for
+    torch.testing.assert_close(found, expected)
+    assert ("view_as_complex" in done.names) is not graph
+
+
+def test_what_lies_well_in_memory_is_not_copied():
+    wide, pos = torch.randn(2, 3, 5, 16), torch.arange(5)
+    for x in (wide, wide[..., 2:], wide[..., :8]):
+        with Operations() as done:
+            RoPE(x.shape[-1]).query(x, pos)
+        assert "view_as_complex" in done.names
+        assert not done.names & {"clone", "cat"}
+    with Operations() as done:
+        RoPE(16, rotary_dim=8).query(wide, pos)
+    assert "cat" in done.names and "clone" not in done.names
 
 
 def test_frequencies_that_are_a_parameter_are_learned():
@@ -201,6 +237,13 @@ def test_only_the_rows_that_turn_are_converted(to):
         convert_layout(weight, 8, to=to, rotary_dim=10)
 
 
+@pytest.mark.parametrize("to", LAYOUTS)
+@pytest.mark.parametrize("turned", [None, 4])
+def test_weights_are_converted_where_they_lie(to, turned):
+    moved = convert_layout(torch.zeros(2 * 8, 5, dtype=torch.bfloat16, device="meta"), 8, to=to, rotary_dim=turned)
+    assert moved.is_meta and moved.shape == (2 * 8, 5) and moved.dtype == torch.bfloat16
+
+
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_positions_of_a_batch_equal_one_by_one(layout, device):
     pos = torch.tensor([[0, 1, 2], [7, 3, 1000]], device=device)
@@ -224,7 +267,10 @@ def test_any_memory_order_of_x_will_do(layout):
     for same in (
         x.transpose(1, 2).contiguous().transpose(1, 2),  # as heads are split off a projection
         flat[1:].view_as(x),  # begins at an odd place in memory
+        torch.cat((torch.zeros(3), x.flatten()))[3:].view_as(x),
         torch.nn.functional.pad(x, (0, 1))[..., :8],  # odd strides
+        torch.nn.functional.pad(x, (0, 1, 0, 1))[..., :5, :8],  # one odd stride, from token to token
+        torch.stack((x, x), -1)[..., 0],  # even strides, but there is another number between channels
         x.transpose(2, 3).contiguous().transpose(2, 3),  # channels are not next to each other
     ):
         assert torch.equal(same, x)
@@ -287,6 +333,16 @@ def test_frequencies_in_float64_give_angles_in_float64():
     torch.testing.assert_close(found.double(), oracle(x, pos, exact(64), "interleaved"), rtol=0, atol=1e-6)
 
 
+def test_angles_have_the_precision_of_frequencies_whatever_positions_have():
+    x, pos = torch.randn(2, 8), torch.tensor([0.1, 40_000.7], dtype=torch.float64)
+    assert torch.equal(rotate(x, pos, frequencies(8)), rotate(x, pos.float(), frequencies(8)))
+
+
+def test_angles_in_half_precision_are_widened_before_their_cosine():
+    x, angle = torch.randn(5, 8), torch.randn(5, 4).bfloat16()
+    assert torch.equal(rotate_by(x, angle), rotate_by(x, angle.float()))
+
+
 @pytest.mark.parametrize("cast", [torch.bfloat16, torch.float16, torch.float64])
 def test_casting_a_model_does_not_spoil_the_angles(cast):
     model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Sequential(RoPE(64)))
@@ -323,7 +379,7 @@ def test_given_frequencies_replace_the_default():
     assert torch.equal(turned[..., 2:4], x[..., 2:4])  # a frequency of 0 leaves its pair alone
 
 
-def test_a_model_built_on_the_meta_device_gets_its_frequencies_with_its_memory():
+def test_a_model_built_without_memory_gets_its_frequencies_with_it():
     with torch.device("meta"):
         model = torch.nn.Sequential(torch.nn.Linear(4, 4), RoPE(8, 500.0))
     assert model[1].freq.is_meta
@@ -574,7 +630,19 @@ def test_given_frequencies_are_those_of_the_channels_that_turn():
         RoPE(8, freq=torch.ones(4), rotary_dim=4)
 
 
-def test_a_partial_rope_built_on_the_meta_device_gets_its_frequencies_with_its_memory():
+def test_a_reset_computes_the_default_frequencies_anew_where_they_lie():
+    rope = RoPE(16, 500.0, rotary_dim=4)
+    rope.freq.zero_()
+    rope.reset_parameters()
+    assert torch.equal(rope.freq, frequencies(4, 500.0))
+    rope.to("meta").reset_parameters()
+    assert rope.freq.is_meta and rope.freq.shape == (2,)
+    given = RoPE(4, freq=torch.tensor([0.5, 0.25]))
+    given.reset_parameters()
+    assert given.freq.tolist() == [0.5, 0.25]
+
+
+def test_a_partial_rope_built_without_memory_gets_its_frequencies_with_it():
     with torch.device("meta"):
         rope = RoPE(16, 500.0, rotary_dim=4)
     assert torch.equal(rope.to_empty(device="cpu").freq, frequencies(4, 500.0))

@@ -68,6 +68,7 @@ def test_ntk_keeps_the_first_and_divides_the_last():
     close(ratio[-1], torch.tensor(1 / 8))
     assert (ratio.diff() < 0).all()
     assert ntk(torch.tensor([0.5]), 8.0).tolist() == [0.5]  # one pair is the first
+    assert ntk(torch.tensor([0.5, 0.25]), 8.0).tolist() == [0.5, 0.25 / 8]
 
 
 def test_ntk_takes_one_factor_for_each_sequence():
@@ -210,6 +211,13 @@ def test_where_the_ends_of_the_ramp_meet_it_is_a_step():
     close(found / exact(8), [1, 1 / 4, 1 / 4, 1 / 4])
 
 
+def test_the_ramp_ends_at_the_last_channel_where_all_pairs_turn_often():
+    """So the authors have it, although pairs end at half of that: here the ramp would go on to 17."""
+    found, freq = yarn(exact(8, 10.0), 4.0, 1e5, form="code", beta_fast=1e4), exact(8, 10.0)
+    close(found / freq, [1 - t / 7 + t / 7 / 4 for t in range(4)])
+    close(found, by_index(8, 10.0, 4.0, 1e5, 1e4, 1.0, True))
+
+
 def test_the_defaults_of_yarn():
     defaults = {name: p.default for name, p in inspect.signature(yarn).parameters.items()}
     assert [defaults[n] for n in ("form", "beta_fast", "beta_slow", "truncate")] == ["paper", 32.0, 1.0, True]
@@ -294,6 +302,15 @@ def test_longrope_switches_its_divisors_beyond_the_trained_length(kind):
             close(scheme(given_as), expected)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_longrope_divides_in_the_precision_of_frequencies(dtype):
+    freq, fine = frequencies(8, dtype=dtype), [1.1, 1.2, 1.3, 1.4]
+    for given_as in (fine, torch.tensor(fine, dtype=torch.float64)):
+        found = longrope(freq, 1, given_as, LONG, 100)
+        assert found.dtype == dtype
+        assert torch.equal(found, freq / torch.tensor(fine, dtype=dtype))
+
+
 def test_longrope_takes_the_length_of_each_sequence(device):
     freq = longrope(frequencies(8), torch.tensor([100, 101], device=device), SHORT, LONG, 100)
     assert freq.shape == (2, 4) and freq.dtype == torch.float32 and freq.device.type == device
@@ -375,6 +392,35 @@ def test_frequencies_keep_their_dtype_device_and_the_caller_keeps_his(name, dtyp
     found = SCHEMES[name](freq, torch.tensor(4.0, dtype=dtype, device=device))
     assert found.shape == freq.shape and found.dtype == dtype and found.device.type == device
     assert (found <= freq).all() and torch.equal(freq, before)
+
+
+@every
+def test_frequencies_stay_where_they_are_whatever_device_is_the_default(name):
+    freq, number = frequencies(4), torch.tensor(4.0)
+    expected = SCHEMES[name](freq, number)
+    with torch.device("meta"):
+        found = SCHEMES[name](freq, number)
+    assert torch.equal(found, expected)
+
+
+def test_numbers_and_lists_come_to_the_frequencies_whatever_device_is_the_default():
+    freq = frequencies(8)
+    expected = ntk(freq, 8.0), longrope(freq, 500, SHORT, LONG, 100)
+    with torch.device("meta"):
+        found = ntk(freq, 8.0), longrope(freq, 500, SHORT, LONG, 100)
+    assert all(map(torch.equal, found, expected))
+
+
+@every
+def test_shapes_come_out_where_there_are_no_values(name):
+    found = SCHEMES[name](frequencies(4).to("meta"), torch.tensor(4.0).to("meta"))
+    assert found.is_meta and found.shape == (2,) and found.dtype == torch.float32
+
+
+def test_frequencies_go_where_the_length_lives():
+    length = torch.tensor([10, 200], device="meta")
+    for found in (dynamic_ntk(frequencies(8), length, 100), longrope(frequencies(8), length, SHORT, LONG, 100)):
+        assert found.is_meta and found.shape == (2, 4)
 
 
 class Scheme(torch.nn.Module):

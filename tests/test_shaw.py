@@ -114,6 +114,15 @@ def test_the_naive_form_is_causal_unless_told_otherwise():
     close(shaw_naive(q, k, v, *tables, pos, pos), attend(q, k, v, shaw, pos, pos))
 
 
+def test_the_naive_form_computes_where_queries_lie_whatever_device_is_the_default():
+    (q, k, v), pos, tables = vectors(), torch.arange(6), make(3, 2, heads=4).parameters()
+    args = (q, k, v, *tables, pos, pos)
+    expected = shaw_naive(*args)
+    with torch.device("meta"):
+        found = shaw_naive(*args)
+    close(found, expected)
+
+
 def test_it_equals_the_split_that_the_paper_describes():
     q, k, v = vectors(length=9)
     pos, shaw = torch.arange(9) + 5, make(3, 2)
@@ -244,6 +253,8 @@ def test_bias_is_a_function_of_any_pairs():
     close(f(b[1], h[:, None], i[3], j), expected[1, :, 3])
     close(f(b[1], h[2], i, j), expected[1, 2].diagonal())
     close(f(b[1], h, i[3:4], j[1]), expected[1, :, 3, 1])
+    close(f(b, h[2], i[3:4], j[1]), expected[:, 2, 3, 1])
+    close(f(b[1:2], h[2:3], i, j), expected[1, 2].diagonal())
     close(f(b[1], h[2], i[3], j[1]), expected[1, 2, 3, 1])
     close(f(*torch.meshgrid(b, h, i, j, indexing="ij")), expected)
 
@@ -328,6 +339,8 @@ def test_tables_start_uniform_within_glorots_bound():
         assert -bound <= table.min() < -0.99 * bound
         assert table.std().item() == pytest.approx(bound / math.sqrt(3), rel=0.05)
         assert abs(table.mean().item()) < 0.02
+    few = Shaw(2, 0, heads=4000).key_table.max()  # of one row, which a bound for two would not fill
+    assert 0.99 * math.sqrt(6 / (1 + 2)) < few <= math.sqrt(6 / (1 + 2))
     assert not torch.equal(shaw.key_table, shaw.value_table)
     assert Shaw(8, 2, heads=3).value_table.shape == (3, 5, 8)
     before = shaw.key_table.clone()

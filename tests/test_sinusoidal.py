@@ -51,6 +51,16 @@ def test_base_as_a_tensor_gives_the_same_and_a_gradient():
     assert torch.autograd.gradcheck(lambda b: frequencies(8, b, dtype=torch.float64), base)
 
 
+def test_frequencies_lie_where_they_are_asked_for_or_else_where_the_base_does():
+    base = torch.tensor(500.0)
+    assert frequencies(8, device=torch.device("meta")).is_meta
+    assert frequencies(8, base.to("meta")).is_meta
+    assert frequencies(8, base, device=torch.device("meta")).is_meta
+    assert sinusoidal(torch.arange(3).to("meta"), 8).is_meta
+    with torch.device("meta"):
+        assert not frequencies(8, base).is_meta
+
+
 @given(pos=st.lists(st.integers(-4096, 4096), min_size=1, max_size=5), dim=DIMS, base=BASES)
 def test_sinusoidal_equals_loops(pos, dim, base):
     exact = sinusoidal(torch.tensor(pos, dtype=torch.float64), dim, base)
@@ -87,12 +97,13 @@ def test_gram_matrix_depends_on_the_offset_only(length, dim, start, base):
     torch.testing.assert_close(gram.diagonal(), torch.full((length,), dim / 2, dtype=torch.float64))
 
 
-def test_positions_of_a_batch_equal_one_by_one(device):
+@pytest.mark.parametrize("layout", ["interleaved", "half"])
+def test_positions_of_a_batch_equal_one_by_one(layout, device):
     pos = torch.tensor([[0, 1, 2, 3], [7, 8, 9, 1000]], device=device)
-    both = sinusoidal(pos, 8)
+    both = sinusoidal(pos, 8, layout=layout)
     assert both.shape == (2, 4, 8)
     for n in range(2):
-        assert torch.equal(both[n], sinusoidal(pos[n], 8))
+        assert torch.equal(both[n], sinusoidal(pos[n], 8, layout=layout))
 
 
 @pytest.mark.parametrize("dtype", [torch.int32, torch.int64, torch.float32, torch.float64])
@@ -120,12 +131,13 @@ def test_short_sequences(length, layout):
     assert Sinusoidal(8, layout=layout).embed(torch.zeros(2, length, 8), torch.arange(length)).shape == (2, length, 8)
 
 
-def test_embed_adds_the_table(device):
-    x = torch.randn(2, 5, 8, device=device)
+@pytest.mark.parametrize("layout", ["interleaved", "half"])
+def test_embed_adds_the_table(layout, device):
+    x, encoding = torch.randn(2, 5, 8, device=device), Sinusoidal(8, 100.0, layout=layout)
     pos = torch.arange(5, device=device)
-    torch.testing.assert_close(Sinusoidal(8, 100.0).embed(x, pos), x + sinusoidal(pos, 8, 100.0))
+    torch.testing.assert_close(encoding.embed(x, pos), x + sinusoidal(pos, 8, 100.0, layout=layout))
     shifted = torch.stack((pos, pos + 3))
-    torch.testing.assert_close(Sinusoidal(8, 100.0).embed(x, shifted), x + sinusoidal(shifted, 8, 100.0))
+    torch.testing.assert_close(encoding.embed(x, shifted), x + sinusoidal(shifted, 8, 100.0, layout=layout))
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])

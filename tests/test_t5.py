@@ -374,6 +374,14 @@ def test_half_precision_keeps_every_bucket(dtype):
     assert torch.equal(found[0], encoding.table.to(found.dtype)[label].permute(2, 0, 1))
 
 
+def test_the_bias_lies_where_the_table_does_whatever_device_is_the_default():
+    encoding, q = randomised(T5Bias(2)), torch.zeros(1, 2, 1, 4)
+    qpos, kpos, first = torch.tensor([[3]]), torch.tensor([[1]]), torch.tensor(0)
+    with torch.device("meta"):
+        f = encoding.bias(q, q, qpos, kpos)
+    assert f(first, first + 1, first, first) == encoding.table[2, 1]
+
+
 def test_a_bucket_gets_the_gradients_of_all_its_offsets():
     encoding, pos = T5Bias(3, 8, 20).double(), torch.arange(30)
     biases(encoding, pos, pos, 3).sum().backward()

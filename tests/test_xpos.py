@@ -51,6 +51,11 @@ def test_the_defaults_are_those_of_the_published_code():
     assert torch.equal(xpos.freq, frequencies(8))
 
 
+def test_radii_lie_where_positions_do():
+    found = xpos_radius(torch.arange(3).to("meta"), 8)
+    assert found.is_meta and found.shape == (3, 4)
+
+
 def test_positions_of_a_batch_have_radii_of_their_own():
     pos = torch.tensor([[0, 1, 2], [7, 3, 100]])
     both = xpos_radius(pos, 8)
