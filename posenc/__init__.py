@@ -22,10 +22,11 @@ from posenc.transformer_xl import TransformerXL, relative_shift
 from posenc.xpos import XPos, xpos_radius, xpos_reach
 
 if TYPE_CHECKING:
-    from posenc import grid, model, plot, presets, properties, scaling
+    from posenc import grid, model, plot, presets, scaling
     from posenc.explore import Heatmap, Lines, Plane, Readout, explore, logarithmic
     from posenc.memory import Memory
     from posenc.model import Transformer
+    from posenc.properties import properties
 
 __version__ = "0.1.0"
 __all__ = [
@@ -74,7 +75,7 @@ def __dir__() -> list[str]:
 
 
 class _Package(ModuleType):
-    """`posenc.explore` stays the function when Python, importing the package of that name, binds it here."""
+    """`explore` and `properties` stay functions when Python, importing the packages of these names, binds them here."""
 
     def __setattr__(self, name: str, value: Any) -> None:
         function = name in ("explore", "properties") and isinstance(value, ModuleType)

@@ -23,13 +23,14 @@ CAPTION = (
 
 
 def outcomes() -> dict[str, Counter[str]]:
-    """Of each file, how many mutants were killed (a test failed, crashed or never ended), and how many were not."""
-    found = {}
+    """Of each file or folder, how many mutants were killed (a test failed, crashed or never ended) and how many not."""
+    found: dict[str, Counter[str]] = {}
     for path in sorted((ROOT / "mutants/posenc").rglob("*.py.meta")):
         codes = json.loads(path.read_text())["exit_code_by_key"].values()
-        name = path.relative_to(ROOT / "mutants").as_posix().removesuffix(".meta")
+        file = path.relative_to(ROOT / "mutants")
+        name = file.as_posix().removesuffix(".meta") if len(file.parts) == 2 else f"{file.parent.as_posix()}/"
         if codes:
-            found[name] = Counter(
+            found.setdefault(name, Counter()).update(
                 "not run" if code is None else "survived" if code in (0, 33) else "killed" for code in codes
             )
     return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import random
+import re
 import sys
 import time
 import xml.etree.ElementTree as ET
@@ -16,8 +17,21 @@ import torch
 from torch import nn
 
 import posenc
-from posenc import Encoding, NoPE, RoPE, Sinusoidal, attention_weights, frequencies, rotate, sinusoidal
-from posenc.properties import WISHES, _fitted, _Probe, compare, properties
+from posenc import (
+    ALiBi,
+    DistanceAware,
+    Encoding,
+    NoPE,
+    RoPE,
+    Sinusoidal,
+    attention_weights,
+    frequencies,
+    rotate,
+    sinusoidal,
+)
+from posenc.properties import WISHES, compare, properties
+from posenc.properties.fitting import fitted
+from posenc.properties.probe import Probe
 
 AXE = Path(__file__).resolve().parents[1] / "node_modules/axe-core/axe.min.js"
 NAMES = (
@@ -428,12 +442,29 @@ def test_scores_are_what_the_weights_are_made_of():
         encoding = make()
         if encoding.rescale is None and encoding.bias is None:
             continue
-        probe = _Probe(encoding, 64, 4, 16, 8, torch.float64)
+        probe = Probe(encoding, 64, 4, 16, 8, torch.float64)
         q, k, _ = probe.turned(probe.tokens(8)[None], torch.arange(8))
         pos = torch.arange(8)
         with torch.no_grad():
             weights = attention_weights(q, k, encoding, pos, pos, causal=False, mask=torch.ones(8, 8, dtype=torch.bool))
             torch.testing.assert_close(probe.scores(q, k, pos, pos).softmax(-1), weights)
+
+
+def test_a_bias_may_be_a_matrix():
+    class Matrix(Slope):
+        def bias(self, q, k, qpos, kpos):
+            return -0.1 * (qpos[:, :, None] - kpos[:, None, :]).abs()[:, None]
+
+    matrix, function = properties(Matrix(), length=32), properties(Slope(), length=32)
+    for one, other in zip(matrix, function, strict=True):
+        assert (one.verdict, one.finding) == (other.verdict, other.finding)
+
+
+@pytest.mark.parametrize("name", posenc.ENCODINGS)
+def test_every_scheme_is_measured(name):
+    encoding = posenc.ENCODINGS[name](model_dim=64, heads=4, head_dim=16, length=32)
+    for found in properties(encoding, length=32):
+        assert "could not be measured" not in found.finding, found
 
 
 def test_tables_of_one_head_and_positions_that_are_merged():
@@ -495,10 +526,10 @@ def test_what_is_measured_far_from_the_query_is_shown_there():
 
 
 def test_sizes_are_read_from_the_encoding_or_tried(monkeypatch):
-    monkeypatch.setattr(sys.modules["posenc.properties"], "_backends", lambda probe: {})  # slow in new sizes
+    monkeypatch.setattr(sys.modules["posenc.properties.fitting"], "_backends", lambda probe: {})  # slow in new sizes
 
     def sizes(encoding, length=9, **given):
-        probe = _fitted(encoding, {"model_dim": None, "heads": None, "head_dim": None, "length": length, **given})
+        probe = fitted(encoding, {"model_dim": None, "heads": None, "head_dim": None, "length": length, **given})
         return probe.model_dim, probe.heads, probe.head_dim, probe.length
 
     assert sizes(NoPE(), length=None) == (64, 4, 16, 512)
@@ -911,6 +942,49 @@ def test_the_first_of_like_curves_is_the_broadest(reports):
     assert len(set(widths)) == 3
     (ax,) = reports["rope"]["unlimited"].figure().figure.axes
     assert len({line.get_linewidth() for line in ax.lines}) == 1
+
+
+def test_pictures_show_a_head_and_a_token_that_position_changes():
+    """ReLU makes some scores 0 at all distances, which is no picture of them."""
+    report = properties(DistanceAware(4), length=64)
+    for wish in ("consistent", "relative"):
+        (ax,) = report[wish].figure().figure.axes
+        for line in ax.lines:
+            assert len(set(line.get_ydata())) > 10
+    assert report["grid"].figure().figure.axes[0].images[0].get_array().std() > 0.01
+    (ax,) = report["unlimited"].figure().figure.axes
+    assert min(line.get_ydata().min() for line in ax.lines) > 0
+
+
+def test_a_longer_sequence_is_shown_where_it_matters(reports):
+    found = reports["stale"]["consistent"]
+    at, head = re.search(r"head (\d)'s score of query (\d+) ", found.finding).group(2, 1)
+    assert found.figure().alt.startswith(f"Scores of the query at {at}, in head {head}: ")
+    found = reports["lengthy"]["consistent"]
+    (ax,) = found.figure().figure.axes
+    few, many = (line.get_ydata() for line in ax.lines)
+    np.testing.assert_allclose(np.subtract(many, few), 97, atol=1e-9)
+    assert ax.get_ylabel() == "value"
+    assert found.figure().alt.startswith("One channel of the values for the query at 0: ")
+
+
+def test_where_it_does_not_run_is_said_beside_a_narrow_band():
+    for length, inside in ((40, True), (20_000, False)):
+        ax = properties(Table(length), length=40)["unlimited"].figure().figure.axes[0]
+        (words,) = ax.texts
+        assert words.get_text() == "does not run here"
+        ax.figure.draw_without_rendering()
+        box, frame = words.get_window_extent(), ax.get_window_extent()
+        assert box.x1 <= frame.x1 + 1
+        assert (box.y1 < frame.y1) == inside
+
+
+def test_a_legend_is_read_by_rows():
+    (ax,) = properties(ALiBi(8), length=16)["decays"].figure().figure.axes
+    ax.figure.draw_without_rendering()
+    labels = [(-round(text.get_window_extent().y0), text.get_window_extent().x0, text.get_text())
+              for text in ax.get_legend().get_texts()]  # fmt: skip
+    assert [text for *_, text in sorted(labels)] == [f"head {h}" for h in range(8)]
 
 
 def test_maps_show_what_was_measured(reports):

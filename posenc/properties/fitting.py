@@ -1,0 +1,140 @@
+"""The sizes with which an encoding runs, how far it runs, and on which backends."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+import torch
+from torch import Tensor
+
+from posenc import _check
+from posenc.attention import BACKENDS
+from posenc.encoding import Encoding
+from posenc.properties.differences import change_of
+from posenc.properties.found import first_line, number, raised
+from posenc.properties.probe import TRIED, Probe
+
+NOT_FINITE = "gives numbers that are not finite"
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """Torch's own generator is seeded for the time of the measurement, and is afterwards what it was before."""
+    with ExitStack() as stack:
+        stack.enter_context(torch.random.fork_rng(devices=[]))
+        stack.enter_context(torch.no_grad())
+        if torch.get_default_device().type != "cpu":
+            stack.enter_context(torch.device("cpu"))
+        torch.default_generator.manual_seed(0)
+        yield
+
+
+def fitted(encoding: Encoding, given: dict[str, int | None]) -> Probe:
+    """The first probe that runs: sizes as given, as the encoding has them, or of the usual ones; float64 if it can."""
+    _check.has_memory(encoding)
+    source = copy.deepcopy(encoding).cpu().requires_grad_(False)
+    errors: list[str] = []
+    for sizes in _candidates(encoding, given):
+        for dtype in (torch.float64, torch.float32):
+            probe = Probe(copy.deepcopy(source).to(dtype), *sizes, dtype)
+            try:
+                probe.layer(probe.tokens(4)[None], torch.arange(4).clamp(max=max(0, sizes[3] - 1)))
+            except Exception as error:
+                errors.append(f"{probe.sizes()} {raised(error)}")
+                continue
+            probe.original = encoding
+            _reach(probe)
+            _randomise(probe)
+            probe.outputs = _backends(probe.fresh())
+            return probe
+    raise _check.unmeasured(type(encoding).__name__, errors)
+
+
+def _candidates(encoding: Encoding, given: dict[str, int | None]) -> Iterator[tuple[int, int, int, int]]:
+    """(model_dim, heads, head_dim, length), most usual first."""
+    known = {name: value if value is not None else _attribute(encoding, name) for name, value in given.items()}
+    model_dim, heads, head_dim = known["model_dim"], known["heads"], known["head_dim"]
+    if not heads and model_dim and head_dim and model_dim % head_dim == 0:
+        heads = model_dim // head_dim
+    for count in [heads] if heads else [4, 8, 2, 1, 12, 16]:
+        usual = [16, 64, 32, 128, 8]
+        if model_dim:
+            usual = [model_dim // count] if model_dim % count == 0 else []
+        for size in [head_dim] if head_dim else usual:
+            yield model_dim or count * size, count, size, known["length"] or 512
+
+
+def _attribute(encoding: Encoding, name: str) -> int | None:
+    for module in encoding.modules():
+        value = getattr(module, name, None)
+        if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+            return value
+    return None
+
+
+def _reach(probe: Probe) -> None:
+    """Finds the last position that is served, up to a million, and what happens at the next."""
+    fresh = probe.fresh()
+    low, high, tried = 0, None, {}
+    for end in (*sorted({probe.length - 1, probe.length, 2 * probe.length}), TRIED):
+        tried[end] = _problem(fresh, end)
+        if tried[end]:
+            high = end
+            break
+        low = end
+    while high is not None and high - low > 1:
+        middle = (low + high) // 2
+        tried[middle] = _problem(fresh, middle)
+        low, high = (low, middle) if tried[middle] else (middle, high)
+    probe.last = min(low, TRIED)
+    probe.problem = tried[high] if high is not None else ""
+    probe.length = min(probe.length, probe.last + 1)
+
+
+def _problem(probe: Probe, end: int) -> str:
+    """What goes wrong with tokens at 0 and `end`, or nothing."""
+    try:
+        out = probe.layer(probe.tokens(2)[None], torch.tensor([0, end]))
+    except Exception as error:
+        return raised(error)
+    return "" if out.isfinite().all() else NOT_FINITE
+
+
+def _randomise(probe: Probe) -> None:
+    """Parameters that are all zero may hide a scheme: if position has no effect, they get random numbers."""
+    zero = {name: x for name, x in probe.encoding.named_parameters() if x.numel() and not x.any()}
+    n = min(probe.length, 64)
+    x, pos, past = probe.tokens(n)[None], torch.arange(n), torch.ones(n, n, dtype=torch.bool).tril()
+    if not zero:
+        return
+    try:
+        moved, unmoved = (probe.fresh().layer(x, at, causal=False, mask=past) for at in (pos, torch.zeros_like(pos)))
+    except Exception:
+        return
+    if float(change_of(moved, unmoved).max()) <= probe.same:
+        for seed, (name, parameter) in enumerate(zero.items()):
+            parameter.copy_(0.1 * probe.random(*parameter.shape, seed=100 + seed))
+            probe.randomised.append(name)
+
+
+def _backends(probe: Probe) -> dict[str, Tensor | str]:
+    """What every backend of `attend` computes, or why it is no use."""
+    n = min(16, probe.length)
+    x, pos = probe.random(1, n, probe.model_dim, seed=12), torch.arange(n)
+    outputs: dict[str, Tensor | str] = {}
+    for backend in BACKENDS:
+        try:
+            out = probe.layer(x, pos, backend=backend)
+        except Exception as error:
+            outputs[backend] = first_line(error)
+            continue
+        dense = outputs.get("dense", out)
+        change = float(change_of(out, dense).max()) if isinstance(dense, Tensor) else math.nan
+        served = backend == "dense" or change <= probe.same
+        outputs[backend] = (
+            out if served else f'backend "{backend}" differs from dense by {number(change)} of the spread'
+        )
+    return outputs
