@@ -34,8 +34,7 @@ def attention_weights(
     qpos, kpos = _batched(q, qpos, kpos)
     index = _index(q, k)
     if encoding.bias is not None:
-        bias = encoding.bias(q, k, qpos, kpos)
-        score = score + (bias if isinstance(bias, Tensor) else bias(*index))
+        score = score + _bias(encoding, q, k, qpos, kpos)
     if encoding.rescale is not None:
         score = encoding.rescale(qpos, kpos)(score, *index)
     allowed = _allowed(qpos, kpos, causal, mask)
@@ -94,9 +93,7 @@ def _sdpa(
         blind = ~allowed.any(-1, keepdim=True)  # kernels differ on a query that sees no key:
         allowed = allowed | blind  # it sees all of them here, and gets zeros below
     if encoding.bias is not None:
-        bias = encoding.bias(q, _per_head(k, q), qpos, kpos)
-        bias = bias if isinstance(bias, Tensor) else bias(*_index(q, k))
-        bias = bias.to(q.dtype).expand(*q.shape[:3], k.shape[2])
+        bias = _bias(encoding, q, _per_head(k, q), qpos, kpos).to(q.dtype).expand(*q.shape[:3], k.shape[2])
         allowed = bias if allowed is None else bias.masked_fill(~allowed, -torch.inf)
     z = scaled_dot_product_attention(q, k, v, attn_mask=allowed, **options)
     return z if blind is None else z.masked_fill(blind, 0.0)
@@ -117,7 +114,8 @@ def _flex(
     (batch, heads, queries), keys = q.shape[:3], k.shape[2]
     qpos, kpos = _batched(q, qpos, kpos)
     bias = None if encoding.bias is None else encoding.bias(q, _per_head(k, q), qpos, kpos)
-    bias = bias.expand(batch, heads, queries, keys) if isinstance(bias, Tensor) else bias
+    if isinstance(bias, Tensor):
+        bias = _check.matrix(bias, q, k).expand(batch, heads, queries, keys)
     rescale = None if encoding.rescale is None else encoding.rescale(qpos, kpos)
 
     def score_mod(score: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
@@ -162,6 +160,14 @@ def _per_head(x: Tensor, q: Tensor) -> Tensor:
 def _batched(q: Tensor, qpos: Tensor, kpos: Tensor) -> tuple[Tensor, Tensor]:
     """Positions as (B, Lq) and (B, Lk), without a copy."""
     return qpos.expand(q.shape[0], -1), kpos.expand(q.shape[0], -1)
+
+
+def _bias(encoding: Encoding, q: Tensor, k: Tensor, qpos: Tensor, kpos: Tensor) -> Tensor:
+    """b_ij for all pairs, which broadcasts to (B, H, Lq, Lk)."""
+    assert encoding.bias is not None
+    bias = encoding.bias(q, k, qpos, kpos)
+    bias = bias if isinstance(bias, Tensor) else torch.as_tensor(bias(*_index(q, k)), device=q.device)
+    return _check.matrix(bias, q, k)
 
 
 def _index(q: Tensor, k: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:

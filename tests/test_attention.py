@@ -407,3 +407,38 @@ def test_bad_input_is_refused():
             arguments.pop("v")
             with pytest.raises(ValueError, match=message.replace("q, k and v", "").replace("2, 1 and 2", "2, 1 and 1")):
                 attention_weights(**arguments)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("shape", [(4, 6), (3, 4, 5), (1, 2, 4, 4, 5)])
+def test_a_bias_of_another_shape_is_refused(backend, shape):
+    class Odd(Encoding):
+        def bias(self, q, k, qpos, kpos):
+            return torch.zeros(shape)
+
+    said = (
+        rf"the bias has shape \({shape[0]}, .* does not broadcast to \(B, H, Lq, Lk\) = \(2, 4, 4, 5\): index positions"
+    )
+    with pytest.raises(ValueError, match=said):
+        attend(*tensors(dtype=torch.float32), Odd(), torch.arange(1, 5), torch.arange(5), backend=backend)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_bias_may_broadcast_or_be_a_number(backend):
+    class Rows(Encoding):
+        def bias(self, q, k, qpos, kpos):
+            return kpos[:, None, None].to(q.dtype) / 4 if backend == "flex" else kpos[0].to(q.dtype) / 4
+
+    class Number(Encoding):
+        def bias(self, q, k, qpos, kpos):
+            return lambda b, h, i, j: 1.5 + 0 * b
+
+    class Keys(Encoding):
+        def bias(self, q, k, qpos, kpos):
+            return lambda b, h, i, j: kpos[b, j].to(q.dtype) / 4
+
+    inputs, pos = tensors(dtype=torch.float32), (torch.arange(1, 5), torch.arange(5))
+    for one, other in ((Rows(), Keys()), (Number(), NoPE())):
+        torch.testing.assert_close(
+            attend(*inputs, one, *pos, backend=backend), attend(*inputs, other, *pos, backend=backend)
+        )

@@ -3,7 +3,7 @@
 Nothing is checked while `torch.export` traces: there a size may be a symbol, and a comparison would freeze it.
 """
 
-from posenc._check.attention import attention, closed, direction, no_cpu_gradient
+from posenc._check.attention import attention, closed, direction, matrix, no_cpu_gradient
 from posenc._check.cache import cached, kept, window
 from posenc._check.common import base, dim, embedded, head_count, layout, made_for, positions
 from posenc._check.grid import (
@@ -55,8 +55,8 @@ __all__ = [
     "direction", "distance_queries", "divisors", "embedded", "encoding_name", "factor", "fading", "fits",
     "fraction", "generation", "given_frequencies", "grid_frequencies", "grid_rotation", "grid_shape", "has_memory",
     "head_angles", "head_count", "heads_of", "kept", "known", "known_axes", "label_tables", "labelled", "layout",
-    "left_padded", "looked_up", "made", "made_for", "memory_length", "model_input", "no_cpu_gradient", "offsets",
-    "one_of", "ordered", "place", "positions", "reach", "rotary", "rotation", "rows", "sampling", "saved",
+    "left_padded", "looked_up", "made", "made_for", "matrix", "memory_length", "model_input", "no_cpu_gradient",
+    "offsets", "one_of", "ordered", "place", "positions", "reach", "rotary", "rotation", "rows", "sampling", "saved",
     "sections", "shares", "shaw", "shifted", "sizes", "slopes", "span", "stretched", "table_size", "trained",
     "transformer_xl", "turned", "unmeasured", "whole", "window", "yarn",
 ]  # fmt: skip

@@ -68,6 +68,19 @@ def direction(encoding: Encoding, causal: bool, mask: Tensor | None) -> None:
         )
 
 
+def matrix(bias: Tensor, q: Tensor, k: Tensor) -> Tensor:
+    """A number for each pair, or one for several."""
+    full = (*q.shape[:3], k.shape[2])
+    if not torch.compiler.is_exporting() and (
+        bias.ndim > 4 or any(m not in (1, n) for m, n in zip(bias.shape[::-1], full[::-1], strict=False))
+    ):
+        raise ValueError(
+            f"the bias has shape {tuple(bias.shape)}, which does not broadcast to (B, H, Lq, Lk) = {full}: "
+            f"index positions as qpos[b, i] and kpos[b, j], and parameters of heads by h"
+        )
+    return bias
+
+
 def closed(encoding: Encoding, backend: str, **reasons: str) -> None:
     """A fused kernel serves only some of the doors."""
     for door, reason in reasons.items():

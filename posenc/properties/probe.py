@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from posenc.attention import _batched, _index, attend
+from posenc.attention import _batched, _bias, _index, attend
 from posenc.encoding import Encoding
 
 TRIED = 1_000_000  # the furthest position that has to be served
@@ -68,8 +68,7 @@ class Probe:
         qpos, kpos = _batched(q, qpos, kpos)
         score = q @ k.transpose(-2, -1) * q.shape[-1] ** -0.5
         if self.encoding.bias is not None:
-            bias = self.encoding.bias(q, k, qpos, kpos)
-            score = score + (bias if isinstance(bias, Tensor) else bias(*_index(q, k)))
+            score = score + _bias(self.encoding, q, k, qpos, kpos)
         if self.encoding.rescale is not None:
             score = self.encoding.rescale(qpos, kpos)(score, *_index(q, k))
         return score
