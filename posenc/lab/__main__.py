@@ -1,0 +1,117 @@
+"""The lab's command line: `python -m posenc.lab --help`."""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import torch
+
+from posenc.lab import corpus, results
+from posenc.lab.config import EXPERIMENTS, PRESETS, SEEDS, VARIANTS, Run, runs
+from posenc.lab.report import report
+from posenc.lab.sweep import measure, perform, sweep
+from posenc.lab.training import restored
+
+
+def main(arguments: list[str] | None = None) -> int:
+    args = parser().parse_args(arguments)
+    if getattr(args, "threads", None):
+        torch.set_num_threads(args.threads)
+    try:
+        processes = int(os.environ.get("WORLD_SIZE", "1"))
+        if processes > 1:
+            torch.distributed.init_process_group("nccl" if args.device.startswith("cuda") else "gloo")
+        return int(args.call(args) or 0)
+    except (ValueError, OSError) as error:
+        print(f"posenc.lab: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("\nstopped; nothing is lost: the same command goes on", file=sys.stderr)
+        return 130
+    finally:
+        if torch.distributed.is_initialized():
+            torch.distributed.destroy_process_group()
+
+
+def parser() -> argparse.ArgumentParser:
+    top = argparse.ArgumentParser(prog="python -m posenc.lab", description="Trains and measures positional encodings.")
+    commands = top.add_subparsers(required=True, metavar="train | evaluate | sweep | report")
+
+    def command(name: str, call: object, text: str) -> argparse.ArgumentParser:
+        made = commands.add_parser(name, help=text, description=text)
+        made.set_defaults(call=call)
+        made.add_argument("--preset", choices=PRESETS, default="cpu", help="the budget (default: cpu)")
+        return made
+
+    def one(made: argparse.ArgumentParser) -> None:
+        made.add_argument("--scheme", required=True, metavar="NAME", help=f"one of {', '.join(VARIANTS)}")
+        made.add_argument("--seed", type=int, default=0)
+
+    def shared(made: argparse.ArgumentParser) -> None:
+        made.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+        made.add_argument("--threads", type=int, help="of the CPU, for each process")
+        made.add_argument("--corpus", metavar="FOLDER", help="of text files (default: this Python's own library)")
+        made.add_argument(
+            "--work", metavar="FOLDER", default="runs", help="for checkpoints and weights (default: runs)"
+        )
+        made.add_argument("--out", metavar="FOLDER", default=str(results.FOLDER), help="for results")
+        made.add_argument("--quiet", action="store_true", help="no progress bars")
+
+    one(made := command("train", _train, "Trains one variant, measures it, and keeps weights and result."))
+    shared(made)
+    one(made := command("evaluate", _evaluate, "Measures weights again that a run has kept, and prints what it finds."))
+    shared(made)
+    made = command("sweep", _sweep, "Runs all of an experiment that has no result yet.")
+    made.add_argument("--experiment", choices=[*EXPERIMENTS, "all"], required=True)
+    made.add_argument("--seeds", type=int, default=SEEDS, help=f"how many (default: {SEEDS})")
+    made.add_argument("--minutes", type=float, help="begin no new run after so long")
+    made.add_argument("--jobs", type=int, default=1, help="processes that share the runs")
+    shared(made)
+    made = command("report", _report, "Prints what has been found, as tables.")
+    made.add_argument("--experiment", choices=[*EXPERIMENTS, "all"], required=True)
+    made.add_argument("--out", metavar="FOLDER", default=str(results.FOLDER), help="where results lie")
+    return top
+
+
+def _train(args: argparse.Namespace) -> None:
+    run = Run(args.scheme, args.seed, args.preset)
+    work = Path(args.work) / run.preset
+    path = perform(run, corpus.load(args.corpus), out=args.out, work=work, device=args.device, progress=not args.quiet)
+    if path is not None:
+        print(f"{run.name}: {path}")
+
+
+def _evaluate(args: argparse.Namespace) -> None:
+    run = Run(args.scheme, args.seed, args.preset)
+    model = restored(run, Path(args.work) / run.preset).to(args.device).eval()
+    print(json.dumps(measure(run, model, corpus.load(args.corpus)), indent=1))
+
+
+def _sweep(args: argparse.Namespace) -> int:
+    names = list(EXPERIMENTS) if args.experiment == "all" else [args.experiment]
+    todo = list(dict.fromkeys(run for name in names for run in runs(name, args.preset, args.seeds)))
+    others = []
+    if args.jobs > 1:
+        again = [sys.executable, "-m", "posenc.lab", *sys.argv[1:], "--jobs", "1"]
+        others = [subprocess.Popen(again) for _ in range(args.jobs - 1)]
+    left = sweep(
+        todo, corpus.load(args.corpus), out=args.out, work=args.work, device=args.device, minutes=args.minutes,
+        progress=not args.quiet,
+    )  # fmt: skip
+    failed = [process.wait() for process in others]
+    left = sum(not results.path_of(run, args.out).exists() for run in todo) if others else left
+    print(f"{len(todo) - left} of {len(todo)} runs have results" + ("; the same command goes on" if left else ""))
+    return max(failed, default=0)
+
+
+def _report(args: argparse.Namespace) -> None:
+    names = list(EXPERIMENTS) if args.experiment == "all" else [args.experiment]
+    for name in names:
+        print(report(name, args.preset, args.out))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

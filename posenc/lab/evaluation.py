@@ -1,0 +1,409 @@
+"""What is measured of a trained model: losses far beyond its length, answers, attention, and what it costs.
+
+A loss is the cross-entropy of the next token, in nats. Windows that do not overlap and windows that slide score the
+same tokens and differ in how many stand before them: the difference is the curse of early tokens (Press et al., 2022,
+appendix B). A text that a model cannot serve has no loss, and its error says why.
+"""
+
+import copy
+import gzip
+import json
+import math
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from posenc.lab import corpus, tasks
+from posenc.memory import Memory
+from posenc.model import Transformer
+
+PAIRS = {"cpu": 2**18, "cuda": 2**26}  # of a query and a key, in all sequences that are computed at once
+QUARTERS = 4  # windows slide by a quarter of their length
+WATCHED = 4  # sequences whose attention is measured
+
+Measure = Callable[[Tensor, Tensor], Tensor]
+Entry = dict[str, Any]
+
+
+# Losses
+
+
+def losses(
+    model: nn.Module, tokens: Tensor, *, memory: Memory | None = None, segment: int | None = None,
+    autocast: bool = False,
+) -> Tensor:  # fmt: skip
+    """The loss of each token but the first, which has nothing before it: tokens (B, T + 1) -> (B, T), float32.
+
+    With `memory` they go on from what it holds, and go into it. With `segment`, so many go in at a time; without a
+    memory of its own each segment then sees all before it, as in one pass, for half the products and less memory.
+    autocast=True computes in bfloat16. Gradients and dropout are off, and the model is left in the mode it was in.
+    """
+    if tokens.ndim != 2 or tokens.shape[1] < 2:
+        raise ValueError(f"tokens have shape {tuple(tokens.shape)}: use (B, T + 1), at least 2 in a row")
+    length = tokens.shape[1] - 1
+    memory = Memory(length) if memory is None and segment is not None else memory
+    found = []
+    with _measuring(model, autocast) as device:
+        tokens = tokens.to(device)
+        for start in range(0, length, segment or length):
+            piece = tokens[:, start : start + (segment or length) + 1]
+            logits = model(piece[:, :-1]) if memory is None else model(piece[:, :-1], memory=memory)
+            loss = cross_entropy(logits.flatten(0, 1).float(), piece[:, 1:].flatten(), reduction="none")
+            found.append(loss.view(len(tokens), -1))
+    return torch.cat(found, 1)
+
+
+def by_position(model: nn.Module, windows: Tensor, segment: int | None = None) -> Tensor:
+    """How a loss falls, or does not, with what stands before: windows (R, T + 1) -> (T,), the mean over windows."""
+    return _all(model, windows, segment).mean(0)
+
+
+def nonoverlapping(model: nn.Module, spans: Tensor, length: int, *, segment: int | None = None) -> float:
+    """The mean loss if text is cut into windows of `length`, each of which starts from nothing.
+
+    spans (R, S + 1), where `length` divides S. Each of the R · S tokens is scored once, with 0 to length - 1 tokens
+    before the one that it follows: half a window in the mean.
+    """
+    return _cut(model, spans, length, segment).mean().item()
+
+
+def sliding(
+    model: nn.Module, regions: Tensor, length: int, stride: int, context: int, *, memory: bool = False,
+    segment: int | None = None,
+) -> float:  # fmt: skip
+    """The mean loss if a window of `length` moves on by `stride`, and only the tokens that are new to it are scored.
+
+    regions (R, context + S + 1): the last S tokens of each are scored, where `stride` divides S, and each chunk of
+    `stride` sees the length - stride tokens before it, so context is at least that. The same tokens as those of
+    nonoverlapping(model, regions[:, context:], …).
+
+    With memory=True the text streams past the model, from the beginning of the region, by `stride` tokens or, if
+    that is shorter, by `segment`, and a memory holds the rest of the window.
+    """
+    return _slid(model, regions, length, stride, context, memory, segment).mean().item()
+
+
+def _cut(model: nn.Module, spans: Tensor, length: int, segment: int | None = None, autocast: bool = False) -> Tensor:
+    """Losses (R, S) of windows that do not overlap: they slide by all that they hold."""
+    return _slid(model, spans, length, length, 0, False, segment, autocast)
+
+
+def _slid(
+    model: nn.Module, regions: Tensor, length: int, stride: int, context: int, memory: bool = False,
+    segment: int | None = None, autocast: bool = False,
+) -> Tensor:  # fmt: skip
+    """Losses (R, S) of windows that slide."""
+    span, before = regions.shape[1] - 1 - context, length - stride
+    if not 0 < stride <= length:
+        raise ValueError(f"stride is {stride}: use 1 to {length}, the length of the window")
+    if span < stride or span % stride:
+        raise ValueError(f"{span} tokens are no whole number of steps of {stride}: use a multiple, such as {stride}")
+    if context < before:
+        raise ValueError(f"context is {context}, but windows of {length} see {before} before their {stride}: use that")
+    if memory:
+        piece = min(stride, segment or stride)
+        stream = regions[:, context % piece :]  # whole segments up to the first token that is scored
+        return _all(model, stream, piece, length - piece, autocast)[:, -span:]
+    windows = regions[:, context - before :].unfold(1, length + 1, stride).flatten(0, 1)  # (R · S/stride, length + 1)
+    return _all(model, windows, segment, None, autocast)[:, before:].reshape(len(regions), span)
+
+
+def _all(
+    model: nn.Module, windows: Tensor, segment: int | None = None, memory: int | None = None, autocast: bool = False
+) -> Tensor:
+    """Losses of many windows (R, T + 1) -> (R, T), float64 on the CPU: a few at a time, which bounds memory."""
+    length, device = windows.shape[1] - 1, next(model.parameters()).device
+    rows = max(1, PAIRS.get(device.type, PAIRS["cpu"]) // max(1, length * (segment or length)))
+    found = [
+        losses(model, part, memory=None if memory is None else Memory(memory), segment=segment, autocast=autocast).cpu()
+        for part in windows.split(rows)
+    ]
+    return torch.cat(found).double()
+
+
+# Extrapolation: train short, test long
+
+
+def extrapolation(
+    model: Transformer, held_out: Tensor, trained: int, *, memory: bool = False, windows: int = 32, slid: int = 8,
+    longest: int = 16, autocast: bool = False,
+) -> Entry:  # fmt: skip
+    """Losses on text of `trained`, twice, four times … and `longest` times as many tokens -> as JSON has it.
+
+    held_out (N,), of which `windows` spans of longest · trained tokens are scored, and `slid` of them by windows that
+    slide too, by a quarter of their length. With memory=True (Transformer-XL) these stream instead. Lists of entries:
+
+        by_position     losses by how many tokens stand before; entries go `from` a position up `to` another
+        nonoverlapping  for each length, the loss of all spans
+        sliding         for each length, that of windows that slide, and beside it that of windows that do not,
+                        `nonoverlapping`, on the same tokens
+        attention       for each length, distance and entropy, (layers, heads)
+
+    What the model refuses, such as a position without a row, or a loss that is not finite, is null with a `why`.
+    Raises ValueError if the text is too short, or numbers do not fit.
+    """
+    if trained < 1 or trained % QUARTERS:
+        raise ValueError(f"trained is {trained}: use a multiple of {QUARTERS}, since windows slide by a quarter")
+    if longest < 1 or longest & (longest - 1):
+        raise ValueError(f"longest is {longest}: use a power of two, since lengths are doubled up to it")
+    if not 1 <= slid <= windows:
+        raise ValueError(f"slid is {slid}: use 1 to {windows}, some of the windows")
+    lengths = [trained * 2**n for n in range(longest.bit_length())]
+    context = lengths[-1] - lengths[-1] // QUARTERS
+    text = corpus.regions(held_out, lengths[-1], context, windows)
+    some = torch.arange(slid) * windows // slid
+    whole = not memory and any(encoding.raw_keys for encoding in model.encodings)  # keys depend on the whole text
+    segment = None if whole else trained
+    cut, slides, attention = [], [], []
+    positions = [_unserved("", **{"from": a, "to": b}) for a, b in bins(trained, lengths[-1])]
+    for length in lengths:
+        why, stride = _refusal(model, length), length // QUARTERS
+        if why:
+            cut.append(_unserved(why, length=length))
+            slides.append(_unserved(why, length=length, stride=stride))
+            attention.append({"length": length, "distance": None, "entropy": None, "why": why})
+            positions = [p if p["to"] <= length // 2 else p | {"why": why} for p in positions]
+            continue
+        found = _cut(model, text[:, context:], length, segment, autocast)  # (R, S)
+        cut.append(_entry(found, length=length))
+        for n, (a, b) in enumerate(bins(trained, length)):
+            positions[n] = _entry(found.view(-1, length)[:, a:b], **{"from": a, "to": b})
+        streamed = _refusal(model, text.shape[1] - 1) if memory else None
+        both = {"length": length, "stride": stride, "nonoverlapping": _entry(found[some])["loss"]}
+        slides.append(
+            _unserved(streamed, **both) if streamed
+            else _entry(_slid(model, text[some], length, stride, context, memory, segment, autocast), **both)
+        )  # fmt: skip
+        watched = _watched(model, text[some][:WATCHED, context : context + length], segment, _distance, _entropy)
+        attention.append({"length": length, "distance": watched[0].tolist(), "entropy": watched[1].tolist()})
+    return {"trained": trained, "memory": memory, "windows": windows, "slid": slid, "by_position": positions,
+            "nonoverlapping": cut, "sliding": slides, "attention": attention}  # fmt: skip
+
+
+def bins(trained: int, longest: int) -> list[tuple[int, int]]:
+    """Ranges of positions, from and up to: 8 up to the trained length, and then 8 each time it doubles."""
+    doublings = (longest // trained).bit_length() - 1
+    edges = {trained * n // 8 for n in range(9)} | {round(trained * 2 ** (n / 8)) for n in range(8 * doublings + 1)}
+    return list(pairwise(sorted(edges)))
+
+
+def _entry(found: Tensor, **about: Any) -> Entry:
+    """The mean of losses, and of how many."""
+    loss = found.mean().item()
+    if not math.isfinite(loss):
+        return _unserved("the loss is not a finite number", **about)
+    return {**about, "tokens": found.numel(), "loss": loss}
+
+
+def _unserved(why: str, **about: Any) -> Entry:
+    return {**about, "loss": None, "why": why}
+
+
+def _refusal(model: nn.Module, length: int) -> str | None:
+    """What the model says if it cannot serve a text of this length; an error at any length is raised, not returned."""
+    with _measuring(model) as device:
+        token = torch.zeros(1, 1, dtype=torch.long, device=device)
+        model(token, torch.zeros(1, dtype=torch.long, device=device))
+        try:
+            model(token, torch.full((1,), length - 1, device=device))
+        except ValueError as error:
+            return _first_sentence(error)
+    return None
+
+
+def _first_sentence(error: Exception) -> str:
+    return str(error).split(";")[0].split(". ")[0]
+
+
+# Tasks
+
+
+def accuracy(
+    model: nn.Module, task: str, length: int, count: int, generator: torch.Generator, *, autocast: bool = False
+) -> Entry:
+    """How many of `count` sequences of a task are answered without a mistake, `exact`, and the share of `tokens`.
+
+    A token counts if it is the likeliest after all right ones before it. Null with a `why` if the model cannot serve
+    that length. Raises ValueError for what `tasks.sample` does not have.
+    """
+    tokens, answer = tasks.sample(task, length, count, generator)
+    answer = answer[:, 1:].cpu()
+    if why := _refusal(model, answer.shape[1]):
+        return {"length": length, "count": count, "exact": None, "tokens": None, "why": why}
+    with _measuring(model, autocast) as device:
+        rows = max(1, PAIRS.get(device.type, PAIRS["cpu"]) // answer.shape[1] ** 2)
+        likeliest = torch.cat([model(part[:, :-1].to(device)).argmax(-1).cpu() for part in tokens.split(rows)])
+    right = likeliest == tokens[:, 1:].cpu()
+    exact, share = (right | ~answer).all(1).float().mean().item(), right[answer].float().mean().item()
+    return {"length": length, "count": count, "exact": exact, "tokens": share}
+
+
+def generalisation(
+    model: nn.Module, task: str, trained: int, *, longest: int = 4, count: int = 128, autocast: bool = False
+) -> list[Entry]:
+    """`accuracy` by length, in quarters of the longest that was trained, up to `longest` times it.
+
+    All models are asked the same questions. Recall ends where it has no more keys.
+    """
+    step = max(1, trained // 4)
+    lengths = [n for n in range(step, longest * trained + 1, step) if task != "recall" or n <= tasks.KEYS]
+    return [accuracy(model, task, n, count, torch.Generator().manual_seed(n), autocast=autocast) for n in lengths]
+
+
+# Attention
+
+
+def attention_distance(model: Transformer, tokens: Tensor, segment: int | None = None) -> Tensor:
+    """How far back a head looks, Σ_j α_ij (i - j), in positions: tokens (B, L) -> (layers, heads).
+
+    The mean over the queries of the last quarter, which have much to choose from. Attention that tells no keys
+    apart has half of i. With `segment`, so many tokens are computed at a time.
+    """
+    return _watched(model, tokens, segment, _distance)[0]
+
+
+def attention_entropy(model: Transformer, tokens: Tensor, segment: int | None = None) -> Tensor:
+    """How many keys a head looks at, as -Σ_j α_ij ln α_ij, in nats: as `attention_distance`."""
+    return _watched(model, tokens, segment, _entropy)[0]
+
+
+def _distance(weights: Tensor, offset: Tensor) -> Tensor:
+    return (weights * offset).sum(-1)
+
+
+def _entropy(weights: Tensor, offset: Tensor) -> Tensor:
+    return torch.special.entr(weights).sum(-1)
+
+
+def _watched(model: Transformer, tokens: Tensor, segment: int | None, *measures: Measure) -> Tensor:
+    """Means of measures of weights (B, H, q, k) and offsets i - j (B, 1, q, k) -> (measures, layers, heads).
+
+    A copy of the model is watched where it mixes values, since there the weights pass by, layer after layer.
+    """
+    watched, start = copy.deepcopy(model), tokens.shape[1] - math.ceil(tokens.shape[1] / 4)
+    layers = len(watched.blocks)
+    seen: list[Tensor] = []
+
+    def mix(own: Any, weights: Tensor, v: Tensor, qpos: Tensor, kpos: Tensor) -> Tensor:
+        late = qpos[0] >= start
+        w, offset = weights[:, :, late], (qpos[:, late, None] - kpos[:, None, :])[:, None]
+        seen.append(torch.stack([measure(w, offset).transpose(0, 1).flatten(1) for measure in measures]))
+        return weights @ v if own is None else own(weights, v, qpos, kpos)
+
+    for encoding in watched.encodings:
+        encoding.mix = partial(mix, encoding.mix)
+    for block in watched.blocks:
+        block.options = {**block.options, "backend": "dense"}
+    with _measuring(watched) as device:
+        memory = Memory(tokens.shape[1])
+        for piece in tokens.to(device).split(segment or tokens.shape[1], 1):
+            watched(piece, memory=memory)
+    found = [torch.cat(seen[n::layers], -1).mean(-1) for n in range(layers)]  # (measures, heads) each
+    return torch.stack(found, 1).cpu()
+
+
+# What it costs
+
+
+def throughput(
+    model: Transformer, length: int, batch: int, *, repeats: int = 5, autocast: bool = False
+) -> dict[str, Entry]:
+    """Tokens per second, and bytes, of a training step, of a whole pass and of decoding one token from a cache.
+
+    On random tokens (batch, length); the median of `repeats`, after two that are not counted. Decoding adds a token
+    to a cache that holds almost `length`. `bytes` is what is allocated at the worst moment, beyond what was there
+    before: for a training step gradients and all that is kept for them, but neither weights nor the optimiser.
+    A copy is trained. What the model refuses, or the memory, is null with a `why`.
+    """
+    if length < 2 * (repeats + 4) or batch < 1 or repeats < 1:
+        raise ValueError(f"length {length}, batch {batch}, {repeats} times: use at least {2 * (repeats + 4)}, 1 and 1")
+    device = next(model.parameters()).device
+    generator = torch.Generator().manual_seed(0)
+    tokens = torch.randint(model.vocabulary, (batch, length + 1), generator=generator).to(device)
+    with torch.random.fork_rng([device] if device.type == "cuda" else []):
+        found = {"training": _cost(_training(model, tokens, autocast), batch * length, device, repeats)}
+    with _measuring(model, autocast):
+        found["passes"] = _cost(lambda: model(tokens[:, :-1]), batch * length, device, repeats)
+        cache = model.cache()
+
+        def decode() -> None:
+            held = 0 if cache[0].seen == 0 else 1
+            model(tokens[:, -1:] if held else tokens[:, : length - repeats - 3], cache=cache)
+
+        found["decoding"] = _cost(decode, batch, device, repeats)
+    return found
+
+
+def _training(model: Transformer, tokens: Tensor, autocast: bool) -> Callable[[], None]:
+    trained = copy.deepcopy(model).train()
+    optimizer = torch.optim.AdamW([p for p in trained.parameters() if p.requires_grad])
+
+    def step() -> None:
+        with torch.autocast(tokens.device.type, torch.bfloat16, enabled=autocast):
+            logits = trained(tokens[:, :-1])
+            loss = cross_entropy(logits.flatten(0, 1).float(), tokens[:, 1:].flatten())
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return step
+
+
+def _cost(call: Callable[[], Any], tokens: int, device: torch.device, repeats: int) -> Entry:
+    try:
+        call()
+        call()
+        seconds = sorted(_seconds(call, device) for _ in range(repeats))[repeats // 2]
+        return {"tokens_per_second": tokens / seconds, "bytes": _peak(call, device)}
+    except ValueError as error:
+        return {"tokens_per_second": None, "bytes": None, "why": _first_sentence(error)}
+    except torch.OutOfMemoryError:
+        return {"tokens_per_second": None, "bytes": None, "why": "the device has too little memory"}
+
+
+def _seconds(call: Callable[[], Any], device: torch.device) -> float:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    start = time.perf_counter()
+    call()
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    return time.perf_counter() - start
+
+
+def _peak(call: Callable[[], Any], device: torch.device) -> int:
+    """Bytes beyond those that were allocated before, at the worst moment of a call."""
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+        before = torch.cuda.memory_allocated(device)
+        call()
+        return torch.cuda.max_memory_allocated(device) - before
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
+        call()
+    with tempfile.TemporaryDirectory() as folder:
+        profile.export_chrome_trace(str(path := Path(folder) / "trace.json.gz"))
+        events = json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]
+    return max((event["args"]["Total Allocated"] for event in events if event["name"] == "[memory]"), default=0)
+
+
+@contextmanager
+def _measuring(model: nn.Module, autocast: bool = False) -> Iterator[torch.device]:
+    """Without gradients and dropout; afterwards each part of the model is in the mode that it was in."""
+    modes = [(module, module.training) for module in model.modules()]
+    device = next(model.parameters()).device
+    model.eval()
+    try:
+        with torch.no_grad(), torch.autocast(device.type, torch.bfloat16, enabled=autocast):
+            yield device
+    finally:
+        for module, training in modes:
+            module.training = training

@@ -1,0 +1,122 @@
+"""What was measured: one small JSON file for each run, which says where it comes from."""
+
+import json
+import os
+import platform
+import subprocess
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import posenc
+from posenc.lab.config import EXPERIMENTS, Run
+from posenc.lab.corpus import Corpus
+
+FOLDER = Path(__file__).parent / "results"
+Result = dict[str, Any]
+
+
+def read(experiment: str, preset: str = "", folder: str | os.PathLike[str] = FOLDER) -> dict[str, list[Result]]:
+    """What an experiment has found so far: for each variant that has results, those of its seeds, in order.
+
+    preset "gpu" or "cpu"; without one, "gpu" if it has results, else "cpu". The two are never mixed, and neither
+    are results of different corpora or budgets. Raises ValueError if there are no results, or if they do not fit
+    together.
+    """
+    if experiment not in EXPERIMENTS:
+        raise ValueError(f"there is no experiment {experiment!r}: use one of {', '.join(EXPERIMENTS)}")
+    folder = Path(folder)
+    variants = EXPERIMENTS[experiment]
+    preset = preset or ("gpu" if any((folder / "gpu").glob(f"{variants[0]}-*.json")) else "cpu")
+    found: dict[str, list[Result]] = {}
+    for variant in variants:
+        paths = sorted((folder / preset).glob(f"{variant}-*.json"), key=lambda path: int(path.stem.rpartition("-")[2]))
+        results = [_read(path) for path in paths]
+        for path, result in zip(paths, results, strict=True):
+            if result["digest"] != Run(variant, result["config"]["seed"], preset).digest:
+                raise ValueError(f"{path.name} was made with another configuration: remove it, and run the sweep again")
+        if results:
+            found[variant] = results
+    if not found:
+        raise ValueError(
+            f"there are no results of {experiment} with preset {preset}: "
+            f"run python -m posenc.lab sweep --experiment {experiment} --preset {preset}"
+        )
+    corpora = {result["provenance"]["corpus"] for results in found.values() for result in results}
+    if len(corpora) > 1:
+        raise ValueError(f"these results are of different corpora ({', '.join(sorted(corpora))}): remove one kind")
+    return found
+
+
+def _read(path: Path) -> Result:
+    try:
+        result: Result = json.loads(path.read_text())
+        result["digest"], result["config"]["seed"], result["provenance"]["corpus"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{path.name} is damaged: remove it, and run the sweep again") from error
+    return result
+
+
+def path_of(run: Run, folder: str | os.PathLike[str] = FOLDER) -> Path:
+    return Path(folder) / run.preset / f"{run.name}.json"
+
+
+def write(run: Run, found: Result, corpus: Corpus, device: str, seconds: float, folder: str | os.PathLike[str]) -> Path:
+    """Keeps what was measured of a run, with its provenance; all of the file, or nothing."""
+    path = path_of(run, folder)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    result = {
+        "variant": run.variant,
+        "digest": run.digest,
+        "config": run.config,
+        "provenance": provenance(corpus, device) | {"training_seconds": round(seconds, 1)},
+        **found,
+    }
+    part = path.with_name(f"{path.name}.{os.getpid()}.part")
+    try:
+        part.write_text(json.dumps(_rounded(result), indent=1) + "\n")
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+    return path
+
+
+def provenance(corpus: Corpus, device: str) -> dict[str, Any]:
+    """Corpus, code, machine and versions: what a number depends on besides its configuration."""
+    name = torch.cuda.get_device_name() if device.startswith("cuda") else f"{platform.machine()} CPU"
+    return {
+        "corpus": corpus.digest,
+        "corpus_name": corpus.name,
+        "commit": commit(),
+        "device": name,
+        "threads": torch.get_num_threads(),
+        "posenc": posenc.__version__,
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "date": datetime.now(UTC).date().isoformat(),
+    }
+
+
+def commit() -> str:
+    """The commit of the code, with a + if files have changed since; empty where there is no repository."""
+    here = Path(__file__).parent
+    try:
+        run = [
+            subprocess.run(["git", *args], cwd=here, capture_output=True, text=True, check=True).stdout.strip()
+            for args in (["rev-parse", "--short=12", "HEAD"], ["status", "--porcelain", "--untracked-files=no", ".."])
+        ]
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+    changed = [line for line in run[1].splitlines() if "lab/results/" not in line]
+    return run[0] + ("+" if changed else "")
+
+
+def _rounded(x: Any) -> Any:
+    """Floats with five digits, which is more than is measured."""
+    if isinstance(x, float):
+        return float(f"{x:.5g}")
+    if isinstance(x, dict):
+        return {key: _rounded(value) for key, value in x.items()}
+    return [_rounded(value) for value in x] if isinstance(x, list | tuple) else x

@@ -1,0 +1,111 @@
+"""Many runs, one after the other: those that have results are not run again, and several processes share the rest."""
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from filelock import FileLock, Timeout
+from torch import Tensor
+
+from posenc.lab import results
+from posenc.lab.config import Run
+from posenc.lab.corpus import Corpus
+from posenc.lab.evaluation import extrapolation, generalisation
+from posenc.lab.training import train
+from posenc.model import Transformer
+
+
+def sweep(
+    todo: list[Run], corpus: Corpus, *, out: str | os.PathLike[str] = results.FOLDER, work: str | os.PathLike[str],
+    device: str = "cpu", minutes: float | None = None, progress: bool = True,
+) -> int:  # fmt: skip
+    """Runs what has no result yet, until it is done or `minutes` have passed -> how many are left.
+
+    Results go to `out`, weights and checkpoints to `work`. Stopped at any point, it loses nothing: the same call
+    goes on. Processes that sweep at the same time take different runs. Raises ValueError if there are results of
+    another corpus, since they could not be compared.
+    """
+    begun, work = time.monotonic(), Path(work) / todo[0].preset
+    work.mkdir(parents=True, exist_ok=True)
+    for run in todo:
+        _same_corpus(run, corpus, out)
+    for run in todo:
+        if minutes is not None and time.monotonic() - begun > 60 * minutes:
+            break
+        if results.path_of(run, out).exists():
+            continue
+        with _claimed(work / f"{run.name}.lock") as mine:
+            if mine and not results.path_of(run, out).exists():
+                perform(run, corpus, out=out, work=work, device=device, progress=progress)
+    return sum(not results.path_of(run, out).exists() for run in todo)
+
+
+def perform(
+    run: Run, corpus: Corpus, *, out: str | os.PathLike[str], work: Path, device: str = "cpu", progress: bool = True
+) -> Path | None:
+    """Trains one run, measures it, and keeps the weights in `work` and the result in `out` -> the result's path."""
+    before = run.before
+    if before is not None and not (work / f"{before.name}.safetensors").exists():
+        perform(before, corpus, out=out, work=work, device=device, progress=progress)
+    model, curve, seconds = train(run, corpus, folder=work, device=device, progress=progress)
+    if torch.distributed.is_initialized() and torch.distributed.get_rank():
+        return None
+    found = {"curve": curve, "parameters": sum(p.numel() for p in model.parameters()), **measure(run, model, corpus)}
+    model.save(work / f"{run.name}.safetensors")
+    path = results.write(run, found, corpus, device, seconds, out)
+    (work / f"{run.name}.checkpoint").unlink(missing_ok=True)
+    return path
+
+
+def measure(run: Run, model: Transformer, corpus: Corpus) -> dict[str, Any]:
+    """What is asked of a trained model: losses far beyond its length, or answers to longer tasks."""
+    found: dict[str, Any] = {"learned": learned(model)}
+    budget = run.budget
+    if run.is_task:
+        found["accuracy"] = generalisation(model, run.what.objective, budget.task_length, count=budget.answers)
+    elif run.what.objective == "text":
+        found |= extrapolation(
+            model, corpus.held_out, budget.length, memory=run.what.memory, windows=budget.windows, slid=budget.slid,
+            longest=budget.longest,
+        )  # fmt: skip
+    return found
+
+
+def learned(model: Transformer) -> dict[str, Any]:
+    """The small parameters of encodings, such as w and v, by name, for each layer that has its own."""
+
+    def small(value: Tensor) -> bool:
+        return value.numel() <= 256
+
+    return {
+        f"{n}.{name}": value.detach().float().cpu().tolist()
+        for n, encoding in enumerate(model.encodings)
+        for name, value in encoding.named_parameters()
+        if small(value)
+    }
+
+
+def _same_corpus(run: Run, corpus: Corpus, out: str | os.PathLike[str]) -> None:
+    path = results.path_of(run, out)
+    if not path.exists():
+        return
+    found = results._read(path)["provenance"]
+    if found["corpus"] != corpus.digest:
+        raise ValueError(
+            f"{path.name} was made with the corpus {found['corpus_name']!r} ({found['corpus']}), and this one is "
+            f"{corpus.name!r} ({corpus.digest}): use that corpus, or another folder for results with --out"
+        )
+
+
+@contextmanager
+def _claimed(path: Path) -> Iterator[bool]:
+    """Whether this process is the one that may work on it; the system gives the claim back even if it is killed."""
+    try:
+        with FileLock(path, blocking=False):
+            yield True
+    except Timeout:
+        yield False

@@ -1,0 +1,180 @@
+"""Training: plain PyTorch, the same for all schemes, and resumable after any interruption with the same result."""
+
+import errno
+import math
+import os
+import time
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor
+from torch.nn.utils import clip_grad_norm_
+from tqdm import tqdm
+
+from posenc.lab.config import Run
+from posenc.lab.corpus import Corpus
+from posenc.lab.objectives import loss
+from posenc.model import Transformer
+
+POINTS = 40  # of the curve of losses, and checkpoints
+BATCHES = 4  # of held-out text for each point
+
+
+def train(
+    run: Run, corpus: Corpus, *, folder: str | os.PathLike[str], device: str = "cpu", progress: bool = True
+) -> tuple[Transformer, list[dict[str, float]], float]:
+    """Trains a run's model -> (model, curve, seconds); interrupted, it goes on from the last checkpoint in `folder`.
+
+    Batches follow from the seed and the number of the step, so a run that was killed ends with the same weights,
+    and all schemes see the same text in the same order. Under torchrun each process takes its share of each batch.
+    The curve has, for each point, the step and the mean losses, in nats, in training since the last point and on
+    held-out text. AdamW; gradients are clipped to norm 1. On a GPU products are in bfloat16.
+    Raises ValueError if a checkpoint is damaged or of another run, if the batch cannot be shared out, and OSError if
+    there is no space left.
+    """
+    rank, world = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
+    part = _share(run, rank, world)
+    model = run.model() if run.before is None else _continued(run, run.before, folder)
+    model = model.to(device).train()
+    optimizer = _adamw(model, run)
+    path = Path(folder) / f"{run.name}.checkpoint"
+    state = _restore(path, run, corpus, model, optimizer)
+    wide = torch.autocast("cuda", torch.bfloat16) if device.startswith("cuda") else nullcontext()
+    every, total, start = max(1, run.steps // POINTS), torch.zeros(2, device=device), time.perf_counter()
+    bar = tqdm(total=run.steps, initial=state["step"], desc=run.name, disable=None if progress and not rank else True)
+    while (step := state["step"]) < run.steps:
+        for group in optimizer.param_groups:
+            group["lr"] = rate(step, run.steps, run.budget.rate * (0.25 if run.before else 1))
+        with wide:
+            found = loss(model, run, corpus.train, _generator(run.seed, step), part)
+        found.backward()
+        _average(model, world)
+        clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+        total += torch.stack((found.detach(), torch.ones_like(found)))
+        state["step"] += 1
+        bar.update()
+        if state["step"] % every == 0 or state["step"] == run.steps:
+            with torch.no_grad(), wide:
+                seen = [loss(model.eval(), run, corpus.held_out, _generator(-1 - n, 0), part) for n in range(BATCHES)]
+            model.train()
+            mean = _mean(torch.stack((total[0] / total[1], torch.stack(seen).mean())), world).tolist()
+            state["curve"].append({"step": state["step"], "train": mean[0], "held_out": mean[1]})
+            state["seconds"] += time.perf_counter() - start
+            total, start = torch.zeros_like(total), time.perf_counter()
+            bar.set_postfix(loss=f"{mean[0]:.3f}", held_out=f"{mean[1]:.3f}")
+            if rank == 0:
+                _write(path, state | {"model": model.state_dict(), "optimizer": optimizer.state_dict()})
+    bar.close()
+    return model.eval(), state["curve"], state["seconds"]
+
+
+def rate(step: int, steps: int, highest: float, warmup: float = 0.1) -> float:
+    """The learning rate rises over the first tenth of the steps, then falls along a cosine to a tenth."""
+    rising = max(1, round(warmup * steps))
+    if step < rising:
+        return highest * (step + 1) / rising
+    return highest * (0.1 + 0.45 * (1 + math.cos(math.pi * (step - rising) / max(1, steps - rising))))
+
+
+def _adamw(model: Transformer, run: Run) -> torch.optim.AdamW:
+    """Matrices of the model shrink by weight decay; scales, and what an encoding has learned, do not."""
+    own = {id(parameter) for parameter in model.encodings.parameters()}
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    decayed = [p for p in trained if p.ndim > 1 and id(p) not in own]
+    others = [p for p in trained if p.ndim <= 1 or id(p) in own]
+    groups: list[dict[str, Any]] = [{"params": decayed, "weight_decay": 0.1}, {"params": others, "weight_decay": 0.0}]
+    return torch.optim.AdamW(groups, lr=run.budget.rate, betas=(0.9, 0.95))
+
+
+def _generator(seed: int, step: int) -> torch.Generator:
+    """A generator for one batch; held-out batches have seeds below 0."""
+    return torch.Generator().manual_seed((seed + 100) * 10_000_019 + step)
+
+
+def _share(run: Run, rank: int, world: int) -> slice:
+    rows = run.budget.task_batch if run.is_task else run.budget.batch * run.budget.length // run.length
+    rows = rows // 4 if run.what.memory else rows
+    if rows % world:
+        raise ValueError(f"{rows} sequences cannot be shared by {world} processes: use a number that divides {rows}")
+    return slice(rank, None, world)
+
+
+def _average(model: Transformer, world: int) -> None:
+    """Gradients become those of the whole batch."""
+    if world > 1:
+        for parameter in model.parameters():
+            if parameter.grad is not None:
+                parameter.grad = _mean(parameter.grad, world)
+
+
+def _mean(x: Tensor, world: int) -> Tensor:
+    if world > 1:
+        dist.all_reduce(x)
+        x = x / world
+    return x
+
+
+def restored(run: Run, folder: str | os.PathLike[str]) -> Transformer:
+    """A run's model with the weights that it left in `folder`. Raises ValueError if there are none."""
+    path, model = Path(folder) / f"{run.name}.safetensors", run.model()
+    if not path.exists():
+        raise ValueError(f"there are no weights of {run.name} in {path.parent}: train it first, or name their folder")
+    try:
+        model.load_state_dict(load_file(path))
+    except (SafetensorError, RuntimeError) as error:
+        raise ValueError(
+            f"{path.name} is damaged, or of another preset: remove it, and train {run.name} again"
+        ) from error
+    return model
+
+
+def _continued(run: Run, before: Run, folder: str | os.PathLike[str]) -> Transformer:
+    """The model of a run that starts from another's weights."""
+    model = run.model()
+    model.load_state_dict(restored(before, folder).state_dict())
+    return model
+
+
+def _restore(
+    path: Path, run: Run, corpus: Corpus, model: Transformer, optimizer: torch.optim.Optimizer
+) -> dict[str, Any]:
+    """Where to go on: what the checkpoint says, or the beginning."""
+    start = {"run": run.digest, "corpus": corpus.digest, "step": 0, "curve": [], "seconds": 0.0}
+    if not path.exists():
+        return start
+    remedy = f"remove it to begin anew: {path}"
+    try:
+        state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+        same = all(state[key] == start[key] for key in ("run", "corpus"))
+    except Exception as error:  # torch raises many kinds for what is no checkpoint
+        raise ValueError(f"the checkpoint of {run.name} is damaged ({type(error).__name__}); {remedy}") from error
+    if not same:
+        raise ValueError(f"the checkpoint of {run.name} is of another configuration or corpus; {remedy}")
+    model.load_state_dict(state.pop("model"))
+    optimizer.load_state_dict(state.pop("optimizer"))
+    return state
+
+
+def _write(path: Path, state: dict[str, Any]) -> None:
+    """All of a checkpoint, or nothing: the one before stays until the new one is whole."""
+    part = path.with_name(f"{path.name}.{os.getpid()}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with part.open("wb") as file:
+            torch.save(state, file)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+    except (OSError, RuntimeError) as error:  # torch makes a RuntimeError of a disk that is full
+        part.unlink(missing_ok=True)
+        remedy = "what was saved before it is there still; free some space, and run the same command again"
+        raise OSError(
+            errno.ENOSPC, f"step {state['step']} could not be saved ({error}): {remedy}", str(path)
+        ) from error

@@ -1,0 +1,366 @@
+"""posenc.lab's runs: the same result after any interruption, and with any number of processes."""
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from posenc.lab import EXPERIMENTS, PRESETS, VARIANTS, Corpus, Run, config, results, runs, sweep, train, training
+from posenc.lab.__main__ import main
+from posenc.lab.corpus import batch as draw
+from posenc.lab.objectives import loss, masked
+from posenc.lab.tasks import TASKS
+
+LINES = ["def f(x):\n    return x + 1\n", "for i in range(10):\n    print(i)\n", "import os\n", "x = [1, 2, 3]\n"]
+
+
+@pytest.fixture(scope="module")
+def corpus() -> Corpus:
+    generator = torch.Generator().manual_seed(0)
+
+    def text(lines: int) -> torch.Tensor:
+        drawn = torch.randint(len(LINES), (lines,), generator=generator).tolist()
+        return torch.tensor(list("".join(LINES[n] for n in drawn).encode()), dtype=torch.uint8)
+
+    return Corpus("lines", text(400), text(200), "0123456789abcdef", 2)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder of text, for the command line."""
+    for n in range(12):
+        (tmp_path / "text" / f"part{n}").mkdir(parents=True)
+        (tmp_path / "text" / f"part{n}" / "a.txt").write_text(
+            f"# {n}\n" + "".join(LINES[(n * i) % 4] for i in range(60))
+        )
+    return tmp_path
+
+
+def same(a: dict, b: dict) -> bool:
+    return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
+
+
+# What is run
+
+
+def test_every_run_can_be_made():
+    for preset in PRESETS:
+        for experiment in EXPERIMENTS:
+            for run in runs(experiment, preset, 1):
+                assert json.loads(json.dumps(run.config)) == run.config
+    for variant, what in VARIANTS.items():
+        model = Run(variant, 0, "smoke").model()
+        assert sum(p.numel() for p in model.parameters()) > 0
+        for encoding in model.encodings:
+            for name in what.zeroed:
+                assert not encoding.get_parameter(name).any()
+                assert not encoding.get_parameter(name).requires_grad
+
+
+def test_one_seed_gives_all_schemes_the_same_other_weights_and_the_same_text(corpus):
+    states = [Run(name, 3, "smoke").model().state_dict() for name in EXPERIMENTS["extrapolation"]]
+    for name, value in states[0].items():
+        assert all(torch.equal(state[name], value) for state in states)
+    other = Run("nope", 4, "smoke").model().state_dict()
+    assert not torch.equal(other["embedding.weight"], states[0]["embedding.weight"])
+
+
+def test_the_seed_decides_and_nothing_else_does(corpus, tmp_path):
+    state = torch.random.get_rng_state()
+    one, _, _ = train(Run("rope", 0, "smoke"), corpus, folder=tmp_path / "a", progress=False)
+    assert torch.equal(torch.random.get_rng_state(), state)
+    torch.rand(7)
+    two, curve, seconds = train(Run("rope", 0, "smoke"), corpus, folder=tmp_path / "b", progress=False)
+    assert same(one.state_dict(), two.state_dict())
+    three, _, _ = train(Run("rope", 1, "smoke"), corpus, folder=tmp_path / "c", progress=False)
+    assert not same(one.state_dict(), three.state_dict())
+    assert [point["step"] for point in curve] == list(range(1, 13))
+    assert curve[-1]["held_out"] < curve[0]["held_out"] - 0.3
+    assert seconds > 0
+
+
+@pytest.mark.parametrize("variant", ["transformer_xl_memory", "masked_rope", "copy_t5", "shaw_values", "relu"])
+def test_every_objective_learns(variant, corpus, tmp_path, monkeypatch):
+    budget = dict(PRESETS["smoke"].__dict__) | {"steps": 60, "task_steps": 60, "rate": 5e-3}
+    monkeypatch.setitem(config.PRESETS, "smoke", config.Preset(**budget))
+    model, curve, _ = train(Run(variant, 0, "smoke"), corpus, folder=tmp_path, progress=False)
+    assert curve[-1]["train"] < curve[0]["train"] - 0.4
+    for encoding in model.encodings:
+        assert not any(encoding.get_parameter(name).any() for name in VARIANTS[variant].zeroed)
+
+
+@pytest.mark.parametrize("parts", [2, 4])
+@pytest.mark.parametrize("variant", ["rope", "masked_rope", "copy_nope", "transformer_xl_memory"])
+def test_parts_of_a_batch_have_the_mean_loss_of_the_whole(variant, parts, corpus):
+    run = Run(variant, 0, "smoke")
+    model = run.model()
+    parts = 2 if run.what.memory else parts
+
+    def of(part: slice) -> torch.Tensor:
+        return loss(model, run, corpus.train, torch.Generator().manual_seed(5), part)
+
+    shares = torch.stack([of(slice(n, None, parts)) for n in range(parts)])
+    torch.testing.assert_close(shares.mean(), of(slice(None)))
+    assert shares.std() > 0
+
+
+def test_memory_makes_the_loss_of_later_segments_that_of_one_long_text(corpus):
+    run = Run("transformer_xl_memory", 0, "smoke")
+    model = run.model()
+    length, batch = run.length, run.budget.batch
+    tokens = draw(corpus.train, 4 * length, batch // 4, torch.Generator().manual_seed(5))
+    window = torch.arange(4 * length)
+    near = window[:, None] // length - window // length <= 1  # a segment sees the one before it
+    logits = model(tokens[:, :-1], mask=near[None, None])
+    whole = torch.nn.functional.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
+    found = loss(model, run, corpus.train, torch.Generator().manual_seed(5), slice(None))
+    torch.testing.assert_close(found, whole)
+
+
+def test_masked_bytes_are_15_in_100_and_of_three_kinds(corpus):
+    seen, tokens, hidden = masked(corpus.train, 40, 500, torch.Generator().manual_seed(0))
+    assert hidden.sum(-1).unique().tolist() == [6]
+    assert torch.equal(seen[~hidden], tokens[~hidden])
+    shown, there = seen[hidden], tokens[hidden]
+    assert (shown == config.MASK).float().mean().item() == pytest.approx(0.8, abs=0.03)
+    assert (shown == there).float().mean().item() == pytest.approx(0.1, abs=0.03)
+    assert shown.max() <= config.MASK
+
+
+def test_the_rate_rises_then_falls_to_a_tenth():
+    rates = [training.rate(step, 100, 2.0) for step in range(100)]
+    assert rates[0] == pytest.approx(0.2)
+    assert rates[9] == rates[10] == 2.0
+    assert rates == sorted(rates[:10]) + sorted(rates[10:], reverse=True)
+    assert rates[55] == pytest.approx(1.1)
+    assert rates[-1] == pytest.approx(0.2, rel=0.01)
+
+
+def test_what_goes_on_from_another_run_has_its_weights(corpus, tmp_path):
+    out = tmp_path / "out"
+    todo = [Run(name, 0, "smoke") for name in ("rope", "rope_yarn", "rope_yarn_tuned")]
+    with pytest.raises(ValueError, match=r"no weights of rope-0 in .*: train it first"):
+        train(todo[1], corpus, folder=tmp_path, progress=False)
+    assert sweep(todo, corpus, out=out, work=tmp_path, progress=False) == 0
+    raw, untuned, tuned = (load_file(tmp_path / "smoke" / f"{run.name}.safetensors") for run in todo)
+    assert same(raw, untuned)
+    assert not same(raw, tuned)
+    curves = [json.loads((out / "smoke" / f"{run.name}.json").read_text())["curve"] for run in todo]
+    assert [curve[-1]["step"] if curve else 0 for curve in curves] == [12, 0, 4]
+
+
+# Interruptions
+
+
+@pytest.mark.parametrize("variant", ["learned", "transformer_xl_memory", "masked_rope", "recall_shaw"])
+@pytest.mark.parametrize("when", [1, 5, 11])
+def test_an_interrupted_run_ends_with_the_same_weights(variant, when, corpus, tmp_path, monkeypatch):
+    run = Run(variant, 0, "smoke")
+    whole, curve, _ = train(run, corpus, folder=tmp_path / "whole", progress=False)
+    calls = 0
+
+    def stop(*args: object) -> torch.Tensor:
+        nonlocal calls
+        calls += 1
+        if calls > (1 + training.BATCHES) * when + 1:
+            raise KeyboardInterrupt
+        return loss(*args)
+
+    monkeypatch.setattr(training, "loss", stop)
+    with pytest.raises(KeyboardInterrupt):
+        train(run, corpus, folder=tmp_path, progress=False)
+    monkeypatch.setattr(training, "loss", loss)
+    again, found, _ = train(run, corpus, folder=tmp_path, progress=False)
+    assert same(again.state_dict(), whole.state_dict())
+    assert found == curve
+
+
+def command(*arguments: object, **options: object) -> list[str]:
+    return [sys.executable, "-m", "posenc.lab", *map(str, arguments)]
+
+
+def test_a_killed_process_loses_nothing(folder):
+    places = ["--corpus", folder / "text", "--out", folder / "out", "--preset", "smoke", "--device", "cpu"]
+    train_it = command("train", "--scheme", "alibi", *places, "--work", folder / "killed")
+    checkpoint = folder / "killed/smoke/alibi-0.checkpoint"
+    process = subprocess.Popen(train_it, stderr=subprocess.PIPE)
+    deadline = time.monotonic() + 60
+    while not checkpoint.exists() and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.001)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    subprocess.run(train_it, check=True, stderr=subprocess.PIPE)
+    assert not checkpoint.exists()
+    (folder / "out/smoke/alibi-0.json").unlink()
+    whole = command("train", "--scheme", "alibi", *places, "--work", folder / "whole", "--quiet")
+    done = subprocess.run(whole, check=True, capture_output=True, text=True)
+    assert done.stderr == ""
+    assert done.stdout.startswith("alibi-0: ")
+    assert same(*(load_file(folder / work / "smoke/alibi-0.safetensors") for work in ("killed", "whole")))
+
+
+def test_two_processes_train_what_one_does(folder):
+    places = ["--corpus", folder / "text", "--out", folder / "out", "--preset", "smoke", "--device", "cpu", "--quiet"]
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        port = free.getsockname()[1]
+    both = [
+        sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", str(port),
+        *command("train", "--scheme", "learned", *places, "--work", folder / "two")[1:],
+    ]  # fmt: skip
+    subprocess.run(both, check=True, capture_output=True, env=os.environ | {"OMP_NUM_THREADS": "1"})
+    (folder / "out/smoke/learned-0.json").rename(folder / "two.json")
+    subprocess.run(command("train", "--scheme", "learned", *places, "--work", folder / "one"), check=True)
+    one, two = (load_file(folder / work / "smoke/learned-0.safetensors") for work in ("one", "two"))
+    for name, value in one.items():
+        torch.testing.assert_close(two[name], value, rtol=1e-3, atol=2e-4)
+    curves = [
+        json.loads(path.read_text())["curve"] for path in (folder / "two.json", folder / "out/smoke/learned-0.json")
+    ]
+    for a, b in zip(*curves, strict=True):
+        assert a == pytest.approx(b, rel=2e-3)
+
+
+@pytest.mark.parametrize("damage", [lambda data: data[:100], lambda data: b"", lambda data: b"no checkpoint" * 99])
+def test_a_damaged_checkpoint_is_named_with_the_remedy(damage, corpus, tmp_path):
+    run = Run("nope", 0, "smoke")
+    train(run, corpus, folder=tmp_path, progress=False)
+    path = tmp_path / "nope-0.checkpoint"
+    path.write_bytes(damage(path.read_bytes()))
+    with pytest.raises(ValueError, match=r"nope-0 is damaged .*; remove it to begin anew: .*nope-0.checkpoint"):
+        train(run, corpus, folder=tmp_path, progress=False)
+
+
+def test_a_checkpoint_of_another_text_or_budget_is_refused(corpus, tmp_path, monkeypatch):
+    run = Run("nope", 0, "smoke")
+    train(run, corpus, folder=tmp_path, progress=False)
+    said = "of another configuration or corpus; remove it to begin anew"
+    other = Corpus("other", corpus.train, corpus.held_out, "f" * 16, 2)
+    with pytest.raises(ValueError, match=said):
+        train(run, other, folder=tmp_path, progress=False)
+    budget = dict(PRESETS["smoke"].__dict__) | {"steps": 20}
+    monkeypatch.setitem(config.PRESETS, "smoke", config.Preset(**budget))
+    with pytest.raises(ValueError, match=said):
+        train(run, corpus, folder=tmp_path, progress=False)
+
+
+def test_a_full_disk_leaves_the_checkpoint_before(corpus, tmp_path, monkeypatch):
+    run, save, calls = Run("nope", 0, "smoke"), torch.save, []
+
+    def full(state: object, file: object) -> None:
+        calls.append(state)
+        if len(calls) == 4:
+            file.write(b"half")
+            raise OSError(28, "No space left on device")
+        save(state, file)
+
+    monkeypatch.setattr(torch, "save", full)
+    with pytest.raises(OSError, match=r"step 4 could not be saved .*No space left.*free some space, and run the same"):
+        train(run, corpus, folder=tmp_path, progress=False)
+    assert [path.name for path in tmp_path.iterdir()] == ["nope-0.checkpoint"]
+    assert torch.load(tmp_path / "nope-0.checkpoint", weights_only=True)["step"] == 3
+    whole, _, _ = train(run, corpus, folder=tmp_path / "whole", progress=False)
+    again, _, _ = train(run, corpus, folder=tmp_path, progress=False)
+    assert same(again.state_dict(), whole.state_dict())
+
+
+def test_a_batch_that_cannot_be_shared_is_refused():
+    with pytest.raises(ValueError, match="8 sequences cannot be shared by 3 processes: use a number that divides 8"):
+        training._share(Run("nope", 0, "smoke"), 0, 3)
+    with pytest.raises(ValueError, match="2 sequences cannot be shared by 4"):
+        training._share(Run("transformer_xl_memory", 0, "smoke"), 0, 4)
+    assert training._share(Run("copy_nope", 0, "smoke"), 1, 4) == slice(1, None, 4)
+
+
+# Sweeps and results
+
+
+def test_a_sweep_goes_on_where_results_end(corpus, tmp_path):
+    todo, out = runs("distance", "smoke", 1), tmp_path / "out"
+    assert sweep(todo, corpus, out=out, work=tmp_path, minutes=0, progress=False) in (3, 4)
+    assert sweep(todo, corpus, out=out, work=tmp_path, progress=False) == 0
+    paths = sorted((out / "smoke").iterdir())
+    assert [path.name for path in paths] == ["alibi-0.json", "distance_aware-0.json", "nope-0.json", "relu-0.json"]
+    times = [path.stat().st_mtime_ns for path in paths]
+    assert sweep(todo, corpus, out=out, work=tmp_path, progress=False) == 0
+    assert [path.stat().st_mtime_ns for path in paths] == times
+    found = results.read("distance", "smoke", out)
+    assert list(found) == ["nope", "relu", "distance_aware", "alibi"]
+    result = found["relu"][0]
+    assert result["learned"]["0.w"] == [0.0, 0.0]
+    assert result["provenance"]["corpus"] == corpus.digest
+    assert result["provenance"]["torch"] == torch.__version__
+    assert result["config"] == todo[1].config
+    assert result["curve"][-1]["step"] == 12
+    assert sum(path.stat().st_size for path in paths) < 4 * 20_000
+
+
+def test_a_run_that_another_process_has_is_left_to_it(corpus, tmp_path):
+    from filelock import FileLock
+
+    todo = [Run("nope", 0, "smoke"), Run("alibi", 0, "smoke")]
+    (tmp_path / "smoke").mkdir()
+    with FileLock(tmp_path / "smoke/nope-0.lock"):
+        assert sweep(todo, corpus, out=tmp_path / "out", work=tmp_path, progress=False) == 1
+    assert [path.name for path in (tmp_path / "out/smoke").iterdir()] == ["alibi-0.json"]
+
+
+def test_results_that_do_not_fit_together_are_refused(corpus, tmp_path):
+    todo, out = [Run("nope", 0, "smoke"), Run("alibi", 0, "smoke")], tmp_path / "out"
+    with pytest.raises(ValueError, match=r"no results of distance .* run python -m posenc.lab sweep --experiment dist"):
+        results.read("distance", "smoke", out)
+    sweep(todo, corpus, out=out, work=tmp_path, progress=False)
+    path = out / "smoke/nope-0.json"
+    good = path.read_text()
+    other = Corpus("another", corpus.train, corpus.held_out, "f" * 16, 2)
+    with pytest.raises(
+        ValueError, match=r"made with the corpus 'lines' .* use that corpus, or another folder .* --out"
+    ):
+        sweep(todo, other, out=out, work=tmp_path, progress=False)
+    path.write_text(good.replace(corpus.digest, "f" * 16))
+    with pytest.raises(ValueError, match=r"different corpora .*: remove one kind"):
+        results.read("distance", "smoke", out)
+    path.write_text(good.replace('"steps": 12', '"steps": 13').replace(todo[0].digest, "0" * 16))
+    with pytest.raises(ValueError, match=r"nope-0\.json was made with another configuration: remove it"):
+        results.read("distance", "smoke", out)
+    path.write_text(good[:200])
+    with pytest.raises(ValueError, match=r"nope-0\.json is damaged: remove it, and run the sweep again"):
+        results.read("distance", "smoke", out)
+    with pytest.raises(ValueError, match="no experiment 'distant': use one of extrapolation"):
+        results.read("distant", "smoke", out)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["train", "--scheme", "ropes"], "there is no variant or scheme 'ropes': use one of nope, "),
+        (["evaluate", "--scheme", "rope", "--preset", "smoke", "--work", "{}"], "no weights of rope-0 in .*: train it"),
+        (["sweep", "--experiment", "shaw", "--corpus", "{}/nowhere"], "nowhere"),
+        (["sweep", "--experiment", "shaw", "--seeds", "0"], "seeds is 0: use 1 or more, such as 3"),
+        (["report", "--experiment", "shaw", "--preset", "smoke", "--out", "{}"], "no results of shaw"),
+    ],
+)
+def test_the_command_line_names_the_remedy(arguments, said, tmp_path, capsys):
+    assert main([argument.format(tmp_path) for argument in arguments]) == 2
+    assert re.search(said, capsys.readouterr().err)
+
+
+def test_an_unknown_preset_is_refused_by_name(capsys):
+    with pytest.raises(SystemExit):
+        main(["sweep", "--experiment", "shaw", "--preset", "huge"])
+    assert "invalid choice: 'huge'" in capsys.readouterr().err
+    with pytest.raises(ValueError, match="there is no preset 'huge': use one of smoke, cpu, gpu"):
+        Run("rope", 0, "huge")
+
+
+def test_tasks_have_a_run_for_every_scheme():
+    assert {Run(name, 0).what.objective for name in EXPERIMENTS["generalisation"]} == set(TASKS)
