@@ -51,7 +51,8 @@ class KVCache:
         _check.cached(k, v, pos, self._store)
         if not self._store:
             self._store = [k[:, :, :0], v[:, :, :0], pos[..., :0]]
-        self._evict()
+        if k.shape[2]:
+            self._evict()
         if self._end + k.shape[2] > self._store[2].shape[-1]:
             self._move(room=k.shape[2])
         start, self._end = self._end, self._end + k.shape[2]

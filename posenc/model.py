@@ -149,7 +149,6 @@ class Transformer(nn.Module):
         a Memory, is for segments in turn, in training too. Raises ValueError for what does not fit.
         """
         _check.model_input(self, tokens, mask, cache, memory)
-        cache = cache if tokens.shape[1] else None  # a step without tokens would only make it forget
         real, mask = (mask, None) if mask is not None and mask.ndim == 2 else (None, mask)
         pos = _positions(tokens, pos, real, cache, memory)
         if not self.causal and mask is None:

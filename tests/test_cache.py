@@ -97,11 +97,12 @@ def test_a_window_holds_the_first_tokens_and_what_a_new_one_may_see(chunks, wind
     total = sum(chunks)
     k, v, pos = torch.randn(2, 3, total, 4), torch.randn(2, 3, total, 5), torch.arange(total) + 7
     pos = pos.expand(2, total) if batched else pos
-    cache, end, returned = KVCache(window, sinks), 0, []
+    cache, end, returned, kept = KVCache(window, sinks), 0, [], []
     for size in chunks:
         start, end = end, end + size
         found = cache.extend(k[:, :, start:end], v[:, :, start:end], pos[..., start:end])
-        kept = [n for n in range(end) if n < sinks or n > start - window]
+        if size:
+            kept = [n for n in range(end) if n < sinks or n > start - window]
         for new, expected in zip(found, (k[:, :, kept], v[:, :, kept], pos[..., kept]), strict=True):
             assert torch.equal(new, expected)
         assert len(cache) == len(kept)
@@ -268,3 +269,15 @@ def test_an_encoding_of_the_past_is_not_asked_about_the_future():
         hidden = torch.ones(3, 3, dtype=torch.bool).tril()
         found = attend(q, q, q, Past(), pos, pos, causal=False, mask=hidden, backend=backend)
         torch.testing.assert_close(found, attend(q, q, q, Past(), pos, pos))
+
+
+@pytest.mark.parametrize("window", [1, 3])
+def test_a_step_without_tokens_forgets_nothing(window):
+    cache = KVCache(window)
+    k = torch.arange(6.0).view(1, 1, 6, 1)
+    cache.extend(k, k, torch.arange(6))
+    cache.extend(k[:, :, 5:], k[:, :, 5:], torch.tensor([6]))
+    held = cache.positions.tolist()
+    for _ in range(2):
+        assert cache.extend(k[:, :, :0], k[:, :, :0], torch.arange(0))[2].tolist() == held
+    assert cache.seen == 7

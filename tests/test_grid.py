@@ -938,3 +938,17 @@ def test_other_bad_input_is_refused():
         embed(torch.zeros(1, 3, 6), torch.arange(3))
     with refused(r"pos holds 4 positions for 3 vectors"):
         embed(torch.zeros(1, 3, 8), torch.arange(4))
+
+
+def test_heads_begin_with_an_even_share_of_a_full_turn_wherever_they_lie():
+    torch.manual_seed(5)
+    angle = 2 * math.pi * torch.rand(3)
+    torch.manual_seed(5)
+    rope = MixedRoPE(8, 3, (3, 4), 20.0)
+    assert torch.equal(rope.freq, mixed_frequencies(8, angle, 20.0))
+    with torch.device("meta"):
+        rope.reset_parameters()
+    assert rope.freq.device.type == "cpu"
+    torch.manual_seed(5)
+    rope.reset_parameters()
+    assert torch.equal(rope.freq, mixed_frequencies(8, angle, 20.0))

@@ -613,3 +613,16 @@ def test_fractions_of_positions_are_refused_with_a_clamp():
             ValueError, match=r"with clamp=4 distances are looked up: use whole positions, .* clamp=None"
         ):
             xl.bias(q, q, qpos, kpos)
+
+
+@pytest.mark.parametrize("spread", [1, 1000])
+@pytest.mark.parametrize("lengths", PASS.values(), ids=PASS)
+def test_all_is_made_where_queries_lie_whatever_device_is_the_default(lengths, spread):
+    xl, pos = make(64, 2, 4).float(), torch.arange(lengths[1]) * spread
+    q, (qpos, kpos) = vectors(2, 2, lengths[0], 4).float(), batched(pos[-lengths[0] :], pos)
+    expected = dense(xl, q, qpos, kpos)
+    with torch.device("meta"):
+        xl = xl.double().float()  # tables are made anew
+        found = dense(xl, q, qpos, kpos)
+    assert xl.wave.device.type == found.device.type == "cpu"
+    assert torch.equal(found, expected)
