@@ -75,6 +75,7 @@ class TransformerXL(Encoding):
         x = (q + (self.v.to(wide) - self.u.to(wide))[:, None]) * self.head_dim**-0.5  # (q + v)/√d
         x = x.transpose(0, 1).flatten(1, 2)  # (H, B · Lq, d)
         weight = self.weight.to(wide).unflatten(0, (self.heads, self.head_dim))  # (H, d, D)
+        kpos = kpos[:1] if kpos.stride(0) == 0 else kpos  # one row for all sequences
         span = _distances(qpos, kpos, self.clamp)
         if span is None:
             return anywhere((x @ weight).to(wide), qpos, kpos, self.base)  # products are narrow under autocast
@@ -88,7 +89,7 @@ class TransformerXL(Encoding):
         if self.clamp is None and len(span) == qpos.shape[1] + kpos.shape[1] - 1 and _rise(qpos) and _rise(kpos):
             return relative_shift(table, kpos.shape[1])
         column = span.start - (qpos.long()[:, :, None] - kpos.long()[:, None])  # (B, Lq, Lk)
-        column = column.clamp(0, len(span) - 1)[:, None].expand(-1, self.heads, -1, -1)
+        column = column.clamp(0, len(span) - 1)[:, None].expand(*table.shape[:-1], -1)
         return table.gather(-1, column)
 
     def _few(self, queries: int) -> bool:
@@ -153,9 +154,8 @@ def sweep(w: Tensor, span: range, freq: Tensor, wave: Tensor) -> Tensor:
 def anywhere(w: Tensor, qpos: Tensor, kpos: Tensor, base: float) -> Tensor:
     """w_i · R_(i-j) = (w_i turned by i) · R_(-j): nothing is looked up, so positions may be any numbers.
 
-    w (H, B · Lq, D), qpos (B, Lq), kpos (B, Lk), at D products for each pair.
+    w (H, B · Lq, D), qpos (B, Lq), kpos (B, Lk), or (1, Lk) for all sequences, at D products for each pair.
     """
-    kpos = kpos[:1] if kpos.stride(0) == 0 else kpos  # one row for all sequences
     last = kpos[:, -1:]  # counting starts here: angles are small, and the same if all positions shift
     freq = frequencies(w.shape[-1], base, dtype=w.dtype, device=w.device)
     wave = sinusoidal((last - kpos).to(w.dtype), w.shape[-1], base, layout="half")  # (B, Lk, D)

@@ -229,6 +229,7 @@ def test_bfloat16_is_used_only_if_it_is_asked_for():
     exact, found = losses(model, tokens), losses(model, tokens, autocast=True)
     assert found.dtype == torch.float32
     assert 1e-5 < (found - exact).abs().max() < 0.5
+    assert losses(model.bfloat16(), tokens).dtype == torch.float32
 
 
 @pytest.mark.parametrize(("call", "remedy"), [
@@ -237,6 +238,8 @@ def test_bfloat16_is_used_only_if_it_is_asked_for():
     (lambda m: losses(m, draw(2, 4), segment=0), "segment is 0: use 1 or more"),
     (lambda m: nonoverlapping(m, draw(2, 12), 4), "11 tokens are no whole number of steps of 4: use a multiple"),
     (lambda m: nonoverlapping(m, draw(2, 3), 4), "2 tokens are no whole number"),
+    (lambda m: sliding(m, draw(2, 5), 4, 2, 4), "0 tokens are no whole number"),
+    (lambda m: sliding(m, draw(2, 3), 4, 2, 4), "-2 tokens are no whole number"),
     (lambda m: sliding(m, draw(2, 13), 4, 5, 4), "stride is 5: use 1 to 4"),
     (lambda m: sliding(m, draw(2, 13), 4, 0, 4), "stride is 0: use 1 to 4"),
     (lambda m: sliding(m, draw(2, 13), 6, 2, 2), "context is 2, but windows of 6 see 4"),
@@ -439,16 +442,17 @@ def test_generalisation_goes_beyond_what_was_trained():
     assert [entry["length"] for entry in found] == list(range(2, 33, 2))
     assert found == generalisation(model, "reverse", 8, count=3)
     assert [entry["length"] for entry in generalisation(model, "copy", 2, count=2, longest=2)] == [1, 2, 3, 4]
+    assert generalisation(model, "copy", 64, count=1, longest=2)[-1]["length"] == 128
     recall = generalisation(model, "recall", 32, count=1)
     assert [entry["length"] for entry in recall] == list(range(8, 65, 8))  # as many keys as there are
     json.dumps(found, allow_nan=False)
 
 
 def test_a_task_that_is_too_long_for_a_table_is_reported():
-    model = make("learned", vocabulary=tasks.VOCABULARY, length=16)
+    model = make("learned", vocabulary=tasks.VOCABULARY, length=17)
     found = generalisation(model, "copy", 4, count=2)
     for entry in found:  # ⟨copy, n letters, =, n letters; the end is not read
-        served = 2 * entry["length"] + 3 <= 16
+        served = 2 * entry["length"] + 3 <= 17
         assert (entry["exact"] is not None) == (entry["tokens"] is not None) == served
         assert served or (entry["why"].startswith("position ") and entry["why"].endswith("cannot extrapolate"))
     assert {entry["exact"] is None for entry in found} == {True, False}
@@ -535,6 +539,16 @@ def test_the_peak_is_of_what_is_held_at_once(device):
     peak = evaluation._peak(lambda: call([]), torch.device(device))
     assert 8_000_000 <= peak < 8_100_000 + (4_000_000 if device == "cuda" else 0)
     del kept
+
+
+def test_a_training_step_holds_gradients_and_drops_out():
+    model = make("nope", model_dim=64, layers=6, dropout=0.5).eval()
+    found = throughput(model, 8, 1, repeats=1)
+    weights = sum(parameter.numel() for parameter in model.parameters()) * 4
+    assert weights < found["training"]["bytes"] < 1.5 * weights  # of a text so short, not much else
+    drawn, step = torch.get_rng_state(), evaluation._training(model, draw(1, 9), False)
+    step()
+    assert not torch.equal(drawn, torch.get_rng_state())
 
 
 def test_attention_that_is_materialised_costs_its_weights():

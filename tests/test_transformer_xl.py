@@ -417,11 +417,15 @@ def test_no_sequence_or_head_has_a_copy_of_the_distances(spread, largest):
 def test_positions_that_all_sequences_share_are_turned_once():
     w, pos = vectors(2, 3, 6), torch.arange(4)
     same = anywhere(w, pos[:1].repeat(3, 1), pos.repeat(3, 1), 100.0)
-    for kpos, waves in ((pos.expand(3, -1), 4 * 3), (pos.repeat(3, 1), 3 * 4 * 3)):
+    for kpos, waves in ((pos[None], 4 * 3), (pos.repeat(3, 1), 3 * 4 * 3)):
         with Sizes() as sizes:
             found = anywhere(w, pos[:1].expand(3, -1), kpos, 100.0)
         assert sizes.of["sin"] == waves
         close(found, same)
+    xl, q = make(), vectors(3, 2, 2, 4)
+    with Sizes() as sizes:
+        dense(xl, q, *batched(pos[:2] * 1000, pos * 1000, batch=3))
+    assert sizes.of["sin"] == max(4, 3 * 2) * 6
 
 
 # Gradients, precision, life
