@@ -16,15 +16,16 @@ from contextlib import contextmanager
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from posenc.encoding import Encoding
 from posenc.lab import corpus, tasks
 from posenc.memory import Memory
-from posenc.model import Transformer
+from posenc.model import Block, Transformer
 
 PAIRS = {"cpu": 2**18, "cuda": 2**26}  # of a query and a key, in all sequences that are computed at once
 QUARTERS = 4  # windows slide by a quarter of their length
@@ -49,6 +50,8 @@ def losses(
     """
     if tokens.ndim != 2 or tokens.shape[1] < 2:
         raise ValueError(f"tokens have shape {tuple(tokens.shape)}: use (B, T + 1), at least 2 in a row")
+    if segment is not None and segment < 1:
+        raise ValueError(f"segment is {segment}: use 1 or more, or None for all at once")
     length = tokens.shape[1] - 1
     memory = Memory(length) if memory is None and segment is not None else memory
     found = []
@@ -70,8 +73,8 @@ def by_position(model: nn.Module, windows: Tensor, segment: int | None = None) -
 def nonoverlapping(model: nn.Module, spans: Tensor, length: int, *, segment: int | None = None) -> float:
     """The mean loss if text is cut into windows of `length`, each of which starts from nothing.
 
-    spans (R, S + 1), where `length` divides S. Each of the R · S tokens is scored once, with 0 to length - 1 tokens
-    before the one that it follows: half a window in the mean.
+    spans (R, S + 1), where `length` divides S. Each of the R · S tokens is scored once, by the 1 to `length` tokens of
+    its window that stand before it: half a window in the mean.
     """
     return _cut(model, spans, length, segment).mean().item()
 
@@ -134,7 +137,7 @@ def _all(
 
 
 def extrapolation(
-    model: Transformer, held_out: Tensor, trained: int, *, memory: bool = False, windows: int = 32, slid: int = 8,
+    model: Transformer, held_out: Tensor, trained: int, *, memory: bool = False, windows: int = 32, slid: int = 4,
     longest: int = 16, autocast: bool = False,
 ) -> Entry:  # fmt: skip
     """Losses on text of `trained`, twice, four times … and `longest` times as many tokens -> as JSON has it.
@@ -142,7 +145,8 @@ def extrapolation(
     held_out (N,), of which `windows` spans of longest · trained tokens are scored, and `slid` of them by windows that
     slide too, by a quarter of their length. With memory=True (Transformer-XL) these stream instead. Lists of entries:
 
-        by_position     losses by how many tokens stand before; entries go `from` a position up `to` another
+        by_position     losses at positions `from` the first up `to` the last, which is not included; at position p
+                        stand p + 1 tokens before the one that is scored
         nonoverlapping  for each length, the loss of all spans
         sliding         for each length, that of windows that slide, and beside it that of windows that do not,
                         `nonoverlapping`, on the same tokens
@@ -161,30 +165,37 @@ def extrapolation(
     context = lengths[-1] - lengths[-1] // QUARTERS
     text = corpus.regions(held_out, lengths[-1], context, windows)
     some = torch.arange(slid) * windows // slid
-    whole = not memory and any(encoding.raw_keys for encoding in model.encodings)  # keys depend on the whole text
+    whole = any(encoding.raw_keys for encoding in model.encodings)  # keys depend on all of the text
     segment = None if whole else trained
-    cut, slides, attention = [], [], []
-    positions = [_unserved("", **{"from": a, "to": b}) for a, b in bins(trained, lengths[-1])]
+    cut, slides, attention, placed = [], [], [], text.new_empty(0, 0)
     for length in lengths:
-        why, stride = _refusal(model, length), length // QUARTERS
+        stride, why = length // QUARTERS, _refusal(model, length)
+        unstreamed = why or (_refusal(model, text.shape[1] - 1) if memory else None)  # positions go on in a stream
         if why:
             cut.append(_unserved(why, length=length))
-            slides.append(_unserved(why, length=length, stride=stride))
             attention.append({"length": length, "distance": None, "entropy": None, "why": why})
-            positions = [p if p["to"] <= length // 2 else p | {"why": why} for p in positions]
-            continue
-        found = _cut(model, text[:, context:], length, segment, autocast)  # (R, S)
-        cut.append(_entry(found, length=length))
-        for n, (a, b) in enumerate(bins(trained, length)):
-            positions[n] = _entry(found.view(-1, length)[:, a:b], **{"from": a, "to": b})
-        streamed = _refusal(model, text.shape[1] - 1) if memory else None
-        both = {"length": length, "stride": stride, "nonoverlapping": _entry(found[some])["loss"]}
-        slides.append(
-            _unserved(streamed, **both) if streamed
-            else _entry(_slid(model, text[some], length, stride, context, memory, segment, autocast), **both)
-        )  # fmt: skip
-        watched = _watched(model, text[some][:WATCHED, context : context + length], segment, _distance, _entropy)
-        attention.append({"length": length, "distance": watched[0].tolist(), "entropy": watched[1].tolist()})
+        else:
+            found = _cut(model, text[:, context:], length, segment, autocast)  # (R, S)
+            cut.append(_entry(found, length=length))
+            placed = found.view(-1, length)  # of the longest windows that are served, in the end
+            part = text[some][:WATCHED, context : context + length]
+            watched = _watched(model, part, segment, _distance, _entropy)
+            finite = bool(watched.isfinite().all())
+            distance, entropy = watched.tolist() if finite else (None, None)
+            attention.append({"length": length, "distance": distance, "entropy": entropy})
+            if not finite:
+                attention[-1]["why"] = "the weights are not finite numbers"
+        about = {"length": length, "stride": stride, "nonoverlapping": None if why else _entry(found[some])["loss"]}
+        if unstreamed:
+            slides.append(_unserved(unstreamed, **about))
+        else:
+            scored = _slid(model, text[some], length, stride, context, memory, segment, autocast)
+            slides.append(_entry(scored, **about))
+    positions = [
+        _unserved(why or "", **{"from": a, "to": b}) if b > placed.shape[1]
+        else _entry(placed[:, a:b], **{"from": a, "to": b})
+        for a, b in bins(trained, lengths[-1])
+    ]  # fmt: skip
     return {"trained": trained, "memory": memory, "windows": windows, "slid": slid, "by_position": positions,
             "nonoverlapping": cut, "sliding": slides, "attention": attention}  # fmt: skip
 
@@ -299,9 +310,9 @@ def _watched(model: Transformer, tokens: Tensor, segment: int | None, *measures:
         seen.append(torch.stack([measure(w, offset).transpose(0, 1).flatten(1) for measure in measures]))
         return weights @ v if own is None else own(weights, v, qpos, kpos)
 
-    for encoding in watched.encodings:
+    for encoding in cast("list[Encoding]", watched.encodings):
         encoding.mix = partial(mix, encoding.mix)
-    for block in watched.blocks:
+    for block in cast("list[Block]", watched.blocks):
         block.options = {**block.options, "backend": "dense"}
     with _measuring(watched) as device:
         memory = Memory(tokens.shape[1])
@@ -324,8 +335,11 @@ def throughput(
     before: for a training step gradients and all that is kept for them, but neither weights nor the optimiser.
     A copy is trained. What the model refuses, or the memory, is null with a `why`.
     """
-    if length < 2 * (repeats + 4) or batch < 1 or repeats < 1:
-        raise ValueError(f"length {length}, batch {batch}, {repeats} times: use at least {2 * (repeats + 4)}, 1 and 1")
+    if repeats < 1 or batch < 1 or length < 2 * (repeats + 2):
+        raise ValueError(
+            f"{repeats} repeats with {batch} sequences of {length}: use at least 1 of each, and sequences of "
+            f"{2 * max(1, repeats) + 4} tokens or more, so that a cache is not copied while it is measured"
+        )
     device = next(model.parameters()).device
     generator = torch.Generator().manual_seed(0)
     tokens = torch.randint(model.vocabulary, (batch, length + 1), generator=generator).to(device)
@@ -333,11 +347,10 @@ def throughput(
         found = {"training": _cost(_training(model, tokens, autocast), batch * length, device, repeats)}
     with _measuring(model, autocast):
         found["passes"] = _cost(lambda: model(tokens[:, :-1]), batch * length, device, repeats)
-        cache = model.cache()
+        cache, prompt = model.cache(), tokens[:, : length - repeats - 2]
 
         def decode() -> None:
-            held = 0 if cache[0].seen == 0 else 1
-            model(tokens[:, -1:] if held else tokens[:, : length - repeats - 3], cache=cache)
+            model(tokens[:, :1] if cache[0].seen else prompt, cache=cache)
 
         found["decoding"] = _cost(decode, batch, device, repeats)
     return found
@@ -380,13 +393,15 @@ def _seconds(call: Callable[[], Any], device: torch.device) -> float:
     return time.perf_counter() - start
 
 
-def _peak(call: Callable[[], Any], device: torch.device) -> int:
-    """Bytes beyond those that were allocated before, at the worst moment of a call."""
+def _peak(call: Callable[[], Any], device: torch.device) -> int | None:
+    """Bytes beyond those that were allocated before, at the worst moment of a call; on a CPU as its allocator tells."""
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
         before = torch.cuda.memory_allocated(device)
         call()
         return torch.cuda.max_memory_allocated(device) - before
+    if device.type != "cpu":
+        return None
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
         call()
     with tempfile.TemporaryDirectory() as folder:
