@@ -14,10 +14,13 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from posenc import ENCODINGS
 from posenc.lab import EXPERIMENTS, PRESETS, VARIANTS, Corpus, Run, config, results, runs, sweep, train, training
+from posenc.lab import cost as lab_cost
 from posenc.lab.__main__ import main
 from posenc.lab.corpus import batch as draw
 from posenc.lab.objectives import loss, masked
+from posenc.lab.report import report, spread
 from posenc.lab.tasks import TASKS
 
 LINES = ["def f(x):\n    return x + 1\n", "for i in range(10):\n    print(i)\n", "import os\n", "x = [1, 2, 3]\n"]
@@ -282,6 +285,64 @@ def test_a_batch_that_cannot_be_shared_is_refused():
 
 
 # Sweeps and results
+
+
+def test_the_smoke_sweep_trains_and_reports_every_scheme(folder, capsys):
+    """On the standard library, as a reader would."""
+    places = ["--preset", "smoke", "--out", str(folder)]
+    assert (
+        main(["sweep", "--experiment", "extrapolation", "--seeds", "1", *places, "--work", str(folder), "--quiet"]) == 0
+    )
+    assert capsys.readouterr().out == "11 of 11 runs have results\n"
+    assert main(["report", "--experiment", "extrapolation", *places]) == 0
+    told = capsys.readouterr().out
+    assert "standard library" in told
+    cut, slid = told.split("loss by length, windows that ")[1:]
+    for variant in EXPERIMENTS["extrapolation"]:
+        for part in (cut, slid.split("\n\n")[0]):
+            (row,) = [line.split()[1:] for line in part.splitlines() if line.split()[:1] == [variant]]
+            assert len(row) == 5
+            if variant == "learned":
+                assert float(row[0]) < 6
+                assert row[1:] == ["–"] * 4
+            else:
+                assert all(4 < float(cell) < 6 for cell in row)
+    why = results.read("extrapolation", "smoke", folder)["learned"][0]["nonoverlapping"][1]["why"]
+    assert why.startswith("position 31 is beyond")
+
+
+def test_a_report_has_means_and_their_spread(corpus, tmp_path):
+    todo, out = [Run("copy_nope", 0, "smoke"), Run("copy_nope", 1, "smoke")], tmp_path / "out"
+    sweep(todo, corpus, out=out, work=tmp_path, progress=False)
+    told = report("generalisation", "smoke", out).splitlines()
+    assert "seeds: 2" in told[0]
+    exact = [
+        [entry["exact"] for entry in json.loads(results.path_of(run, out).read_text())["accuracy"]] for run in todo
+    ]
+    assert told[-1].split()[0] == "copy_nope"
+    assert len(told[-2].split()) == len(exact[0]) == 16
+    assert spread([1.0, 2.0]) == "1.500 ±0.707"
+    assert spread([1.0]) == "1.000"
+    assert spread([1.0, None]) == spread([]) == "–"
+    sweep([Run("masked_rope", 0, "smoke")], corpus, out=out, work=tmp_path, progress=False)
+    assert report("masked", "smoke", out).splitlines()[-1].split()[0] == "masked_rope"
+
+
+def test_costs_are_kept_and_told(corpus, tmp_path, monkeypatch):
+    monkeypatch.setattr(lab_cost, "ENCODINGS", {"alibi": ENCODINGS["alibi"], "shaw": ENCODINGS["shaw"]})
+    found = lab_cost.cost("smoke", corpus, rounds=1, progress=False)
+    with pytest.raises(ValueError, match=r"costs of preset smoke were not measured: run python -m posenc\.lab cost"):
+        lab_cost.read_cost("smoke", tmp_path)
+    lab_cost.keep(found, "smoke", tmp_path)
+    again = lab_cost.read_cost("smoke", tmp_path)
+    assert [(row["scheme"], row["backend"]) for row in again["rows"]] == [
+        (scheme, backend) for scheme in ("alibi", "shaw") for backend in ("dense", "sdpa", "flex")
+    ]
+    assert again["rows"][0]["training"]["tokens_per_second"] > 0
+    assert again["rows"][4]["training"]["why"].startswith('backend "sdpa" cannot serve mix')
+    told = lab_cost.table(again).splitlines()
+    assert told[3].startswith("alibi, dense")
+    assert told[-2].split() == ["shaw,", "sdpa", *["–"] * 6]
 
 
 def test_a_sweep_goes_on_where_results_end(corpus, tmp_path):

@@ -11,6 +11,7 @@ import torch
 
 from posenc.lab import corpus, results
 from posenc.lab.config import EXPERIMENTS, PRESETS, SEEDS, VARIANTS, Run, runs
+from posenc.lab.cost import cost, keep, read_cost, table
 from posenc.lab.report import report
 from posenc.lab.sweep import measure, perform, sweep
 from posenc.lab.training import restored
@@ -38,7 +39,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(prog="python -m posenc.lab", description="Trains and measures positional encodings.")
-    commands = top.add_subparsers(required=True, metavar="train | evaluate | sweep | report")
+    commands = top.add_subparsers(required=True, metavar="train | evaluate | sweep | cost | report")
 
     def command(name: str, call: object, text: str) -> argparse.ArgumentParser:
         made = commands.add_parser(name, help=text, description=text)
@@ -70,8 +71,11 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--minutes", type=float, help="begin no new run after so long")
     made.add_argument("--jobs", type=int, default=1, help="processes that share the runs")
     shared(made)
+    made = command("cost", _cost, "Times every scheme with every backend; let nothing else run meanwhile.")
+    made.add_argument("--rounds", type=int, default=3)
+    shared(made)
     made = command("report", _report, "Prints what has been found, as tables.")
-    made.add_argument("--experiment", choices=[*EXPERIMENTS, "all"], required=True)
+    made.add_argument("--experiment", choices=[*EXPERIMENTS, "cost", "all"], required=True)
     made.add_argument("--out", metavar="FOLDER", default=str(results.FOLDER), help="where results lie")
     return top
 
@@ -107,10 +111,15 @@ def _sweep(args: argparse.Namespace) -> int:
     return max(failed, default=0)
 
 
+def _cost(args: argparse.Namespace) -> None:
+    found = cost(args.preset, corpus.load(args.corpus), device=args.device, rounds=args.rounds, progress=not args.quiet)
+    print(f"{table(found)}\n{keep(found, args.preset, args.out)}")
+
+
 def _report(args: argparse.Namespace) -> None:
-    names = list(EXPERIMENTS) if args.experiment == "all" else [args.experiment]
+    names = [*EXPERIMENTS, "cost"] if args.experiment == "all" else [args.experiment]
     for name in names:
-        print(report(name, args.preset, args.out))
+        print(table(read_cost(args.preset, args.out)) if name == "cost" else report(name, args.preset, args.out))
 
 
 if __name__ == "__main__":

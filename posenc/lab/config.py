@@ -181,17 +181,20 @@ class Run:
     def digest(self) -> str:
         return hashlib.sha256(json.dumps(self.config, sort_keys=True).encode()).hexdigest()[:16]
 
-    def model(self) -> Transformer:
-        """The model before training: with one seed, all encodings get the same other weights."""
+    def model(self, **changes: Any) -> Transformer:
+        """The model before training: with one seed, all encodings get the same other weights.
+
+        `changes` are keywords of Transformer, such as backend="sdpa".
+        """
         what, budget = self.what, self.budget
         longest = 16 * budget.task_length if self.is_task else self.length  # a table of all positions that are trained
         with torch.random.fork_rng():
             torch.manual_seed(self.seed)
             model = Transformer(
                 {"text": BYTES, "masked": BYTES + 1}.get(what.objective, VOCABULARY),
-                layers=budget.layers, model_dim=budget.model_dim, heads=budget.heads, length=longest,
+                layers=budget.layers, model_dim=budget.model_dim, heads=budget.heads,
                 encoding=maker(what, budget.length), every_layer=what.every_layer, shared=what.shared,
-                causal=what.objective != "masked",
+                causal=what.objective != "masked", **{"length": longest} | changes,
             )  # fmt: skip
         for encoding in model.encodings:
             for name in what.zeroed:

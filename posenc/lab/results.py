@@ -76,7 +76,7 @@ def write(run: Run, found: Result, corpus: Corpus, device: str, seconds: float, 
     }
     part = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:
-        part.write_text(json.dumps(_rounded(result), indent=1) + "\n")
+        part.write_text(json.dumps(rounded(result), indent=1) + "\n")
         part.replace(path)
     finally:
         part.unlink(missing_ok=True)
@@ -113,10 +113,10 @@ def commit() -> str:
     return run[0] + ("+" if changed else "")
 
 
-def _rounded(x: Any) -> Any:
+def rounded(x: Any) -> Any:
     """Floats with five digits, which is more than is measured."""
     if isinstance(x, float):
         return float(f"{x:.5g}")
     if isinstance(x, dict):
-        return {key: _rounded(value) for key, value in x.items()}
-    return [_rounded(value) for value in x] if isinstance(x, list | tuple) else x
+        return {key: rounded(value) for key, value in x.items()}
+    return [rounded(value) for value in x] if isinstance(x, list | tuple) else x
