@@ -9,6 +9,7 @@ import copy
 import gzip
 import json
 import math
+import os
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -402,6 +403,7 @@ def _peak(call: Callable[[], Any], device: torch.device) -> int | None:
         return torch.cuda.max_memory_allocated(device) - before
     if device.type != "cpu":
         return None
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # or the profiler writes of itself to the terminal
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
         call()
     with tempfile.TemporaryDirectory() as folder:
