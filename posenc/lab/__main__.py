@@ -26,6 +26,9 @@ def main(arguments: list[str] | None = None) -> int:
         if processes > 1:
             torch.distributed.init_process_group("nccl" if args.device.startswith("cuda") else "gloo")
         return int(args.call(args) or 0)
+    except BrokenPipeError:  # as when the output goes to `head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except (ValueError, OSError) as error:
         print(f"posenc.lab: {error}", file=sys.stderr)
         return 2
