@@ -425,3 +425,21 @@ def test_an_unknown_preset_is_refused_by_name(capsys):
 
 def test_tasks_have_a_run_for_every_scheme():
     assert {Run(name, 0).what.objective for name in EXPERIMENTS["generalisation"]} == set(TASKS)
+
+
+@pytest.mark.parametrize("experiment", EXPERIMENTS)
+@pytest.mark.parametrize("preset", ["cpu", "gpu"])
+def test_what_is_kept_fits_the_present_configuration_and_says_where_it_comes_from(experiment, preset):
+    if not any(path for variant in EXPERIMENTS[experiment] for path in (results.FOLDER / preset).glob(f"{variant}-*")):
+        pytest.skip(f"no results of {experiment} with preset {preset} yet")
+    for variant, of in results.read(experiment, preset).items():
+        assert [result["config"]["seed"] for result in of] == list(range(len(of)))
+        for result in of:
+            about = result["provenance"]
+            assert re.fullmatch("[0-9a-f]{12}", about["commit"])  # nothing had been changed since
+            assert about["device"]
+            assert about["date"]
+            path = results.path_of(Run(variant, result["config"]["seed"], preset))
+            assert path.stat().st_size < 20_000
+            assert "/" not in about["corpus_name"]
+            assert json.dumps(result).count("NaN") == 0
