@@ -13,7 +13,7 @@ from posenc.attention import BACKENDS
 from posenc.lab.config import Run
 from posenc.lab.corpus import Corpus
 from posenc.lab.evaluation import throughput
-from posenc.lab.results import Result, provenance, rounded
+from posenc.lab.results import Result, provenance, put
 
 TIMES = 8  # the training length, so that pairs of tokens count
 
@@ -46,12 +46,7 @@ def cost(preset: str, corpus: Corpus, *, device: str = "cpu", rounds: int = 3, p
 
 def keep(found: Result, preset: str, folder: str | os.PathLike[str]) -> Path:
     """Writes what `cost` found, in place of what was there -> the path."""
-    path = Path(folder) / preset / "cost.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f"{path.name}.{os.getpid()}.part")
-    part.write_text(json.dumps(rounded(found), indent=1) + "\n")
-    part.replace(path)
-    return path
+    return put(Path(folder) / preset / "cost.json", found)
 
 
 def read_cost(preset: str, folder: str | os.PathLike[str]) -> Result:

@@ -64,9 +64,7 @@ def path_of(run: Run, folder: str | os.PathLike[str] = FOLDER) -> Path:
 
 
 def write(run: Run, found: Result, corpus: Corpus, device: str, seconds: float, folder: str | os.PathLike[str]) -> Path:
-    """Keeps what was measured of a run, with its provenance; all of the file, or nothing."""
-    path = path_of(run, folder)
-    path.parent.mkdir(parents=True, exist_ok=True)
+    """Keeps what was measured of a run, with its provenance."""
     result = {
         "variant": run.variant,
         "digest": run.digest,
@@ -74,9 +72,15 @@ def write(run: Run, found: Result, corpus: Corpus, device: str, seconds: float, 
         "provenance": provenance(corpus, device) | {"training_seconds": round(seconds, 1)},
         **found,
     }
+    return put(path_of(run, folder), result)
+
+
+def put(path: Path, result: Result) -> Path:
+    """Writes a result, all of it or nothing, in place of what was there."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:
-        part.write_text(json.dumps(rounded(result), indent=1) + "\n")
+        part.write_text(json.dumps(_rounded(result), indent=1) + "\n")
         part.replace(path)
     finally:
         part.unlink(missing_ok=True)
@@ -113,10 +117,10 @@ def commit() -> str:
     return run[0] + ("+" if changed else "")
 
 
-def rounded(x: Any) -> Any:
+def _rounded(x: Any) -> Any:
     """Floats with five digits, which is more than is measured."""
     if isinstance(x, float):
         return float(f"{x:.5g}")
     if isinstance(x, dict):
-        return {key: rounded(value) for key, value in x.items()}
-    return [rounded(value) for value in x] if isinstance(x, list | tuple) else x
+        return {key: _rounded(value) for key, value in x.items()}
+    return [_rounded(value) for value in x] if isinstance(x, list | tuple) else x
