@@ -1,5 +1,6 @@
 """What all unit tests share: reproducible numbers, a device to run on, and the tables that are kept."""
 
+from abc import ABC, abstractmethod
 from importlib import metadata
 from typing import Any
 
@@ -30,7 +31,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--keep", action="store_true", help="keep the tables that tests find in chapters/checked")
 
 
-class Kept:
+class Kept(ABC):
     """Gathers a table from the tests of one file and, if all of them ran, compares it with the one that is kept."""
 
     name: str
@@ -40,12 +41,13 @@ class Kept:
         self.cells: dict[Any, list[Any]] = {}
         self.differences: list[str] = []
 
+    @abstractmethod
     def cell(self, item: pytest.Item) -> Any:
         """Which cell or row of the table a test belongs to, or None."""
-        raise NotImplementedError
 
+    @abstractmethod
     def table(self) -> Table:
-        raise NotImplementedError
+        """The table, from what the tests of each cell said."""
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         for item in items:

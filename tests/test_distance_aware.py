@@ -86,7 +86,7 @@ def test_the_limits_of_the_weight():
     for v in (-3.0, 0.0, 3.0):
         torch.testing.assert_close(distance_weight(far, scalar(1.0), scalar(v)), scalar(1 + math.exp(v)))
         assert distance_weight(far, scalar(-1.0), scalar(v)) == 0
-    assert 1 + math.exp(0.0) == 2  # the bound at the start
+    assert distance_weight(far, scalar(1.0), DistanceAware(1).v.detach().double()[0]) == 2  # the bound at the start
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -225,9 +225,14 @@ def test_a_positive_rate_prefers_far_keys_and_a_negative_one_near_keys():
 
 
 def test_without_the_relu_a_negative_score_turns_the_preference_around():
-    near, far = distance_weight(torch.tensor([1, 9]), scalar(-0.5), scalar(0.0))
-    assert 2 * near > 2 * far
-    assert -2 * near < -2 * far
+    encoding, qpos, kpos = made([-0.5], [0.0]), torch.tensor([[9]]), torch.tensor([[8, 0]])  # near keys are preferred
+    index = [torch.tensor(0)] * 3
+    for score, prefers in ((2.0, "near"), (-2.0, "neither")):
+        s = torch.full((2,), score, dtype=torch.float64)
+        near, far = encoding.rescale(qpos, kpos)(s, *index, torch.arange(2))
+        assert (near > far) == (prefers == "near") and (near == far) == (prefers == "neither")
+        unclipped = s * distance_weight(qpos[0] - kpos[0], scalar(-0.5), scalar(0.0))
+        assert (unclipped[0] > unclipped[1]) == (score > 0)
 
 
 @given(length=st.integers(1, 9), w=st.floats(-2, 2), v=st.floats(-3, 3))
