@@ -161,6 +161,25 @@ def test_what_goes_on_from_another_run_has_its_weights(corpus, tmp_path):
     assert [curve[-1]["step"] if curve else 0 for curve in curves] == [12, 0, 4]
 
 
+def test_a_result_stays_when_only_its_weights_are_needed_again(corpus, tmp_path):
+    out, work = tmp_path / "out", tmp_path / "work"
+    sweep([Run("rope", 0, "smoke")], corpus, out=out, work=work, progress=False)
+    path, weights = results.path_of(Run("rope", 0, "smoke"), out), work / "smoke/rope-0.safetensors"
+    kept, before = path.read_text(), load_file(weights)
+    weights.unlink()
+    assert sweep([Run("rope_ntk", 0, "smoke")], corpus, out=out, work=work, progress=False) == 0
+    assert path.read_text() == kept
+    assert same(load_file(weights), before)
+
+
+def test_jobs_share_a_sweep(folder, capfd):
+    places = ["--corpus", str(folder / "text"), "--out", str(folder / "out"), "--work", str(folder / "work")]
+    sweep_it = ["sweep", "--experiment", "distance", "--preset", "smoke", "--seeds", "1", "--device", "cpu", "--quiet"]
+    assert main([*sweep_it, *places, "--jobs", "2"]) == 0
+    assert "4 of 4 runs have results\n" in capfd.readouterr().out
+    assert len(list((folder / "out/smoke").glob("*.json"))) == 4
+
+
 # Interruptions
 
 

@@ -18,7 +18,8 @@ from posenc.lab.training import restored
 
 
 def main(arguments: list[str] | None = None) -> int:
-    args = parser().parse_args(arguments)
+    arguments = sys.argv[1:] if arguments is None else arguments
+    args = parser().parse_args(arguments, argparse.Namespace(arguments=arguments))
     if getattr(args, "threads", None):
         torch.set_num_threads(args.threads)
     try:
@@ -102,7 +103,7 @@ def _sweep(args: argparse.Namespace) -> int:
     todo = list(dict.fromkeys(run for name in names for run in runs(name, args.preset, args.seeds)))
     others = []
     if args.jobs > 1:
-        again = [sys.executable, "-m", "posenc.lab", *sys.argv[1:], "--jobs", "1"]
+        again = [sys.executable, "-m", "posenc.lab", *args.arguments, "--jobs", "1"]
         others = [subprocess.Popen(again) for _ in range(args.jobs - 1)]
     left = sweep(
         todo, corpus.load(args.corpus), out=args.out, work=args.work, device=args.device, minutes=args.minutes,

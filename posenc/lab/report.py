@@ -43,7 +43,8 @@ def spread(values: list[float | None]) -> str:
 def _tables(result: Result) -> list[tuple[str, list[Column]]]:
     """Titles and columns that results of this kind have."""
     if "accuracy" in result:
-        return [("exact answers by length", [_at("accuracy", n, "exact") for n in range(len(result["accuracy"]))])]
+        asked = range(len(result["accuracy"]))
+        return [("exact answers by length", [_at("accuracy", n, "exact", result) for n in asked])]
     if "nonoverlapping" not in result:
         points = result["curve"][:: max(1, len(result["curve"]) // 8)]
         return [("held-out loss by step", [(str(p["step"]), _point(p["step"])) for p in points])]
@@ -55,13 +56,13 @@ def _tables(result: Result) -> list[tuple[str, list[Column]]]:
     ]  # fmt: skip
 
 
-def _at(table: str, n: int, name: str, result: Result | None = None) -> Column:
-    head = str(result[table][n]["length"]) if result else f"#{n + 1}"
+def _at(table: str, n: int, name: str, result: Result) -> Column:
+    """Entry n of a table, under its length; tasks may end earlier."""
 
     def value(of: Result) -> Any:
         return of[table][n].get(name) if n < len(of[table]) else None
 
-    return head, value
+    return str(result[table][n]["length"]), value
 
 
 def _point(step: int) -> Callable[[Result], float | None]:

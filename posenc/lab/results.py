@@ -33,7 +33,7 @@ def read(experiment: str, preset: str = "", folder: str | os.PathLike[str] = FOL
     found: dict[str, list[Result]] = {}
     for variant in variants:
         paths = sorted((folder / preset).glob(f"{variant}-*.json"), key=lambda path: int(path.stem.rpartition("-")[2]))
-        results = [_read(path) for path in paths]
+        results = [load(path) for path in paths]
         for path, result in zip(paths, results, strict=True):
             if result["digest"] != Run(variant, result["config"]["seed"], preset).digest:
                 raise ValueError(f"{path.name} was made with another configuration: remove it, and run the sweep again")
@@ -50,7 +50,8 @@ def read(experiment: str, preset: str = "", folder: str | os.PathLike[str] = FOL
     return found
 
 
-def _read(path: Path) -> Result:
+def load(path: Path) -> Result:
+    """One result. Raises ValueError if the file is damaged."""
     try:
         result: Result = json.loads(path.read_text())
         result["digest"], result["config"]["seed"], result["provenance"]["corpus"]
@@ -80,7 +81,8 @@ def put(path: Path, result: Result) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:
-        part.write_text(json.dumps(_rounded(result), indent=1) + "\n")
+        lines = (f" {json.dumps(name)}: {json.dumps(value)}" for name, value in _rounded(result).items())
+        part.write_text("{\n" + ",\n".join(lines) + "\n}\n")
         part.replace(path)
     finally:
         part.unlink(missing_ok=True)

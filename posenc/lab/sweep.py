@@ -48,9 +48,8 @@ def perform(
     run: Run, corpus: Corpus, *, out: str | os.PathLike[str], work: Path, device: str = "cpu", progress: bool = True
 ) -> Path | None:
     """Trains one run, measures it, and keeps the weights in `work` and the result in `out` -> the result's path."""
-    before = run.before
-    if before is not None and not (work / f"{before.name}.safetensors").exists():
-        perform(before, corpus, out=out, work=work, device=device, progress=progress)
+    if run.before is not None:
+        _prepare(run.before, corpus, out=out, work=work, device=device, progress=progress)
     model, curve, seconds = train(run, corpus, folder=work, device=device, progress=progress)
     if torch.distributed.is_initialized() and torch.distributed.get_rank():
         return None
@@ -59,6 +58,19 @@ def perform(
     path = results.write(run, found, corpus, device, seconds, out)
     (work / f"{run.name}.checkpoint").unlink(missing_ok=True)
     return path
+
+
+def _prepare(run: Run, corpus: Corpus, *, out: str | os.PathLike[str], work: Path, device: str, progress: bool) -> None:
+    """Sees to it that a run's weights are there, once for all processes; a result that is there stays as it is."""
+    weights = work / f"{run.name}.safetensors"
+    with FileLock(work / f"{run.name}.lock"):
+        if weights.exists():
+            return
+        if results.path_of(run, out).exists():
+            train(run, corpus, folder=work, device=device, progress=progress)[0].save(weights)
+            (work / f"{run.name}.checkpoint").unlink(missing_ok=True)
+        else:
+            perform(run, corpus, out=out, work=work, device=device, progress=progress)
 
 
 def measure(run: Run, model: Transformer, corpus: Corpus) -> dict[str, Any]:
@@ -93,7 +105,7 @@ def _same_corpus(run: Run, corpus: Corpus, out: str | os.PathLike[str]) -> None:
     path = results.path_of(run, out)
     if not path.exists():
         return
-    found = results._read(path)["provenance"]
+    found = results.load(path)["provenance"]
     if found["corpus"] != corpus.digest:
         raise ValueError(
             f"{path.name} was made with the corpus {found['corpus_name']!r} ({found['corpus']}), and this one is "
