@@ -1,5 +1,6 @@
 """posenc.lab's runs: the same result after any interruption, and with any number of processes."""
 
+import dataclasses
 import json
 import os
 import re
@@ -91,10 +92,16 @@ def test_the_seed_decides_and_nothing_else_does(corpus, tmp_path):
     assert seconds > 0
 
 
+def longer(monkeypatch: pytest.MonkeyPatch, **changes: float) -> None:
+    """Another budget for the preset that tests use."""
+    of = PRESETS["smoke"]
+    changed = config.Preset(dataclasses.replace(of.text, **changes), dataclasses.replace(of.task, **changes))
+    monkeypatch.setitem(config.PRESETS, "smoke", changed)
+
+
 @pytest.mark.parametrize("variant", ["transformer_xl_memory", "masked_rope", "copy_t5", "shaw_values", "relu"])
 def test_every_objective_learns(variant, corpus, tmp_path, monkeypatch):
-    budget = dict(PRESETS["smoke"].__dict__) | {"steps": 60, "task_steps": 60, "rate": 5e-3}
-    monkeypatch.setitem(config.PRESETS, "smoke", config.Preset(**budget))
+    longer(monkeypatch, steps=60, rate=5e-3)
     model, curve, _ = train(Run(variant, 0, "smoke"), corpus, folder=tmp_path, progress=False)
     assert curve[-1]["train"] < curve[0]["train"] - 0.4
     for encoding in model.encodings:
@@ -119,7 +126,7 @@ def test_parts_of_a_batch_have_the_mean_loss_of_the_whole(variant, parts, corpus
 def test_memory_makes_the_loss_of_later_segments_that_of_one_long_text(corpus):
     run = Run("transformer_xl_memory", 0, "smoke")
     model = run.model()
-    length, batch = run.length, run.budget.batch
+    length, batch = run.length, run.batch
     tokens = draw(corpus.train, 4 * length, batch // 4, torch.Generator().manual_seed(5))
     window = torch.arange(4 * length)
     near = window[:, None] // length - window // length <= 1  # a segment sees the one before it
@@ -269,8 +276,7 @@ def test_a_checkpoint_of_another_text_or_budget_is_refused(corpus, tmp_path, mon
     other = Corpus("other", corpus.train, corpus.held_out, "f" * 16, 2)
     with pytest.raises(ValueError, match=said):
         train(run, other, folder=tmp_path, progress=False)
-    budget = dict(PRESETS["smoke"].__dict__) | {"steps": 20}
-    monkeypatch.setitem(config.PRESETS, "smoke", config.Preset(**budget))
+    longer(monkeypatch, steps=20)
     with pytest.raises(ValueError, match=said):
         train(run, corpus, folder=tmp_path, progress=False)
 

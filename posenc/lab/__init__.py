@@ -4,13 +4,13 @@
 `posenc.lab.read("extrapolation")` gives what has been found.
 """
 
-from posenc.lab.config import EXPERIMENTS, PRESETS, VARIANTS, Preset, Run, Variant, runs
+from posenc.lab.config import EXPERIMENTS, PRESETS, VARIANTS, Preset, Run, Task, Text, Variant, runs
 from posenc.lab.corpus import Corpus
 from posenc.lab.results import read
 from posenc.lab.sweep import perform, sweep
 from posenc.lab.training import train
 
 __all__ = [
-    "EXPERIMENTS", "PRESETS", "VARIANTS", "Corpus", "Preset", "Run", "Variant", "perform", "read", "runs", "sweep",
-    "train",
+    "EXPERIMENTS", "PRESETS", "VARIANTS", "Corpus", "Preset", "Run", "Task", "Text", "Variant", "perform", "read", "runs",
+    "sweep", "train",
 ]  # fmt: skip

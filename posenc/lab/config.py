@@ -27,37 +27,64 @@ MASK = 256  # stands for a byte that is to be guessed
 
 
 @dataclass(frozen=True)
-class Preset:
-    """A budget: the model without its encoding, how it is trained, and on how much it is measured."""
+class Budget:
+    """What every scheme gets: the model without its encoding, how it is trained, and how far it is measured."""
 
     layers: int
     model_dim: int
     heads: int
     length: int
-    """L, the training length, in tokens."""
+    """L, the training length, in tokens; of a task, in letters, digits or pairs, and the longest of several."""
     batch: int
     """Sequences in a step."""
     steps: int
     rate: float
     """The learning rate after the warm-up, from which it falls to a tenth along a cosine."""
+    longest: int
+    """How many times L is measured."""
+
+
+@dataclass(frozen=True)
+class Text(Budget):
+    """The budget of models of text."""
+
     windows: int
     """Held-out texts of `longest` · L tokens that losses are measured on."""
     slid: int
     """How many of them windows slide over."""
-    longest: int = 16
-    tuning: int = 0
+    tuning: int
     """Steps of the short tuning at 4 L, for what goes on from another run."""
-    task_length: int = 16
-    task_batch: int = 64
-    task_steps: int = 0
-    answers: int = 128
+
+
+@dataclass(frozen=True)
+class Task(Budget):
+    """The budget of models that learn a task."""
+
+    answers: int
     """Sequences that the accuracy at one length is measured on."""
 
 
+@dataclass(frozen=True)
+class Preset:
+    """One budget for text and one for tasks."""
+
+    text: Text
+    task: Task
+
+
 PRESETS = {
-    "smoke": Preset(2, 32, 2, 16, 8, 12, 2e-3, 2, 1, tuning=4, task_length=4, task_batch=8, task_steps=12, answers=8),
-    "cpu": Preset(3, 96, 4, 128, 16, 1000, 4e-3, 32, 8, tuning=50, task_steps=1000),
-    "gpu": Preset(8, 512, 8, 512, 64, 3000, 6e-4, 32, 8, tuning=150, task_batch=512, task_steps=6000, answers=512),
+    "smoke": Preset(
+        Text(2, 32, 2, length=16, batch=8, steps=12, rate=2e-3, longest=16, windows=2, slid=1, tuning=4),
+        Task(2, 32, 2, length=4, batch=8, steps=12, rate=2e-3, longest=4, answers=8),
+    ),
+    "cpu": Preset(
+        Text(3, 96, 4, length=128, batch=16, steps=1000, rate=4e-3, longest=16, windows=32, slid=8, tuning=50),
+        Task(2, 64, 4, length=16, batch=64, steps=2000, rate=3e-3, longest=4, answers=128),
+    ),
+    "gpu": Preset(
+        Text(8, 512, 8, length=512, batch=64, steps=3000, rate=6e-4, longest=16, windows=32, slid=8, tuning=150),
+        Task(6, 256, 8, length=16, batch=512, steps=6000, rate=1e-3, longest=4, answers=512),
+    ),
 }
 
 
@@ -148,18 +175,20 @@ class Run:
         return VARIANTS[self.variant]
 
     @property
-    def budget(self) -> Preset:
-        return PRESETS[self.preset]
-
-    @property
-    def is_task(self) -> bool:
-        return self.what.objective in TASKS
+    def budget(self) -> Text | Task:
+        preset = PRESETS[self.preset]
+        return preset.task if self.what.objective in TASKS else preset.text
 
     @property
     def steps(self) -> int:
         if self.what.after:
-            return self.budget.tuning if self.what.tuned else 0
-        return self.budget.task_steps if self.is_task else self.budget.steps
+            return PRESETS[self.preset].text.tuning if self.what.tuned else 0
+        return self.budget.steps
+
+    @property
+    def batch(self) -> int:
+        """Sequences in a step: fewer where they are longer."""
+        return self.budget.batch * self.budget.length // self.length
 
     @property
     def length(self) -> int:
@@ -187,7 +216,7 @@ class Run:
         `changes` are keywords of Transformer, such as backend="sdpa".
         """
         what, budget = self.what, self.budget
-        longest = 16 * budget.task_length if self.is_task else self.length  # a table of all positions that are trained
+        longest = 16 * budget.length if isinstance(budget, Task) else self.length  # rows of a learned table
         with torch.random.fork_rng():
             torch.manual_seed(self.seed)
             model = Transformer(

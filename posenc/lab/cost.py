@@ -25,7 +25,7 @@ def cost(preset: str, corpus: Corpus, *, device: str = "cpu", rounds: int = 3, p
     reason, which is a finding too.
     """
     run = Run("nope", 0, preset)
-    length, batch = TIMES * run.length, max(1, run.budget.batch // TIMES)
+    length, batch = TIMES * run.length, max(1, run.batch // TIMES)
     contenders = [(scheme, backend) for scheme in ENCODINGS for backend in BACKENDS]
     found: dict[tuple[str, str], list[dict[str, Any]]] = {contender: [] for contender in contenders}
     bar = tqdm(total=rounds * len(contenders), desc="cost", disable=None if progress else True)

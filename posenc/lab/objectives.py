@@ -20,10 +20,10 @@ def loss(model: Transformer, run: Run, text: Tensor, generator: torch.Generator,
     processes. text (N,) uint8, on the CPU as the generator is.
     """
     device = model.embedding.weight.device
-    objective, batch = run.what.objective, run.budget.batch * run.budget.length // run.length
-    if run.is_task:
-        length = int(torch.randint(1, run.budget.task_length + 1, (), generator=generator))
-        tokens, answer = tasks.sample(objective, length, run.budget.task_batch, generator)
+    objective, batch = run.what.objective, run.batch
+    if objective in tasks.TASKS:
+        length = int(torch.randint(1, run.length + 1, (), generator=generator))
+        tokens, answer = tasks.sample(objective, length, batch, generator)
         tokens, answer = tokens[part].to(device), answer[part].to(device)
         logits = model(tokens[:, :-1])
         return cross_entropy(logits[answer[:, 1:]], tokens[:, 1:][answer[:, 1:]])

@@ -12,7 +12,7 @@ from filelock import FileLock, Timeout
 from torch import Tensor
 
 from posenc.lab import results
-from posenc.lab.config import Run
+from posenc.lab.config import Run, Task
 from posenc.lab.corpus import Corpus
 from posenc.lab.evaluation import extrapolation, generalisation
 from posenc.lab.training import train
@@ -77,8 +77,10 @@ def measure(run: Run, model: Transformer, corpus: Corpus) -> dict[str, Any]:
     """What is asked of a trained model: losses far beyond its length, or answers to longer tasks."""
     found: dict[str, Any] = {"learned": learned(model)}
     budget = run.budget
-    if run.is_task:
-        found["accuracy"] = generalisation(model, run.what.objective, budget.task_length, count=budget.answers)
+    if isinstance(budget, Task):
+        found["accuracy"] = generalisation(
+            model, run.what.objective, budget.length, longest=budget.longest, count=budget.answers
+        )
     elif run.what.objective == "text":
         found |= extrapolation(
             model, corpus.held_out, budget.length, memory=run.what.memory, windows=budget.windows, slid=budget.slid,

@@ -18,7 +18,7 @@ from tqdm import tqdm
 
 from posenc.lab.config import Run
 from posenc.lab.corpus import Corpus
-from posenc.lab.objectives import loss
+from posenc.lab.objectives import SEGMENTS, loss
 from posenc.model import Transformer
 
 POINTS = 40  # of the curve of losses, and checkpoints
@@ -99,8 +99,7 @@ def _generator(seed: int, step: int) -> torch.Generator:
 
 
 def _share(run: Run, rank: int, world: int) -> slice:
-    rows = run.budget.task_batch if run.is_task else run.budget.batch * run.budget.length // run.length
-    rows = rows // 4 if run.what.memory else rows
+    rows = run.batch // SEGMENTS if run.what.memory else run.batch
     if rows % world:
         raise ValueError(f"{rows} sequences cannot be shared by {world} processes: use a number that divides {rows}")
     return slice(rank, None, world)
