@@ -16,10 +16,25 @@ import torch
 from safetensors.torch import load_file
 
 from posenc import ENCODINGS
-from posenc.lab import EXPERIMENTS, PRESETS, VARIANTS, Corpus, Run, config, results, runs, sweep, train, training
+from posenc.lab import (
+    EXPERIMENTS,
+    PRESETS,
+    VARIANTS,
+    Corpus,
+    Run,
+    config,
+    results,
+    runs,
+    sweep,
+    train,
+    trained,
+    training,
+    weights,
+)
 from posenc.lab import cost as lab_cost
 from posenc.lab.__main__ import main
 from posenc.lab.corpus import batch as draw
+from posenc.lab.evaluation import accuracy as lab_accuracy
 from posenc.lab.objectives import loss, masked
 from posenc.lab.report import report, spread
 from posenc.lab.tasks import TASKS
@@ -468,3 +483,36 @@ def test_what_is_kept_fits_the_present_configuration_and_says_where_it_comes_fro
             assert path.stat().st_size < 20_000
             assert "/" not in about["corpus_name"]
             assert json.dumps(result).count("NaN") == 0
+
+
+# Weights that pages show
+
+
+def test_weights_that_are_kept_give_the_model_back(tmp_path, folder, capsys):
+    work, out, kept = (tmp_path / name for name in ("work", "out", "kept"))
+    what = ["--scheme", "copy_t5", "--preset", "smoke", "--work", str(work)]
+    with pytest.raises(ValueError, match="there are no weights of copy_t5-0"):
+        trained("copy_t5", preset="smoke", folder=kept)
+    assert main(["keep", *what, "--out", str(kept)]) == 2
+    assert "train it first" in capsys.readouterr().err
+    assert main(["train", *what, "--out", str(out), "--corpus", str(folder / "text"), "--quiet"]) == 0
+    assert main(["keep", *what, "--out", str(kept)]) == 0
+    assert [path.name for path in (kept / "smoke").iterdir()] == ["copy_t5-0.safetensors"]
+    model, run = trained("copy_t5", preset="smoke", folder=kept), Run("copy_t5", 0, "smoke")
+    tokens = torch.arange(10)[None]
+    assert not model.training and model.embedding.weight.dtype == torch.float32
+    torch.testing.assert_close(model(tokens), training.restored(run, work / "smoke")(tokens), atol=5e-3, rtol=5e-3)
+
+
+@pytest.mark.parametrize("path", sorted(weights.FOLDER.glob("*/*.safetensors")), ids=lambda path: path.stem)
+def test_weights_of_the_book_are_small_and_do_what_their_results_say(path):
+    assert path.stat().st_size <= 1_500_000
+    variant, _, seed = path.stem.rpartition("-")
+    result = results.load(results.path_of(Run(variant, int(seed), path.parent.name)))
+    model, accuracy = trained(variant, int(seed), path.parent.name), result["accuracy"]
+    for entry in (accuracy[3], accuracy[7]):  # at the longest that was trained, and at twice that
+        if entry["exact"] is not None:
+            generator = torch.Generator().manual_seed(entry["length"])
+            found = lab_accuracy(model, VARIANTS[variant].objective, entry["length"], entry["count"], generator)
+            assert found["exact"] == pytest.approx(entry["exact"], abs=0.02)
+            assert found["tokens"] == pytest.approx(entry["tokens"], abs=0.01)

@@ -9,8 +9,9 @@ from posenc.lab.corpus import Corpus
 from posenc.lab.results import read
 from posenc.lab.sweep import perform, sweep
 from posenc.lab.training import train
+from posenc.lab.weights import trained
 
 __all__ = [
-    "EXPERIMENTS", "PRESETS", "VARIANTS", "Corpus", "Preset", "Run", "Task", "Text", "Variant", "perform", "read", "runs",
-    "sweep", "train",
+    "EXPERIMENTS", "PRESETS", "VARIANTS", "Corpus", "Preset", "Run", "Task", "Text", "Variant", "perform", "read",
+    "runs", "sweep", "train", "trained",
 ]  # fmt: skip

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-from posenc.lab import corpus, results
+from posenc.lab import corpus, results, weights
 from posenc.lab.config import EXPERIMENTS, PRESETS, SEEDS, VARIANTS, Run, runs
 from posenc.lab.cost import cost, keep, read_cost, table
 from posenc.lab.report import report
@@ -43,7 +43,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(prog="python -m posenc.lab", description="Trains and measures positional encodings.")
-    commands = top.add_subparsers(required=True, metavar="train | evaluate | sweep | cost | report")
+    commands = top.add_subparsers(required=True, metavar="train | evaluate | sweep | keep | cost | report")
 
     def command(name: str, call: object, text: str) -> argparse.ArgumentParser:
         made = commands.add_parser(name, help=text, description=text)
@@ -75,6 +75,9 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--minutes", type=float, help="begin no new run after so long")
     made.add_argument("--jobs", type=int, default=1, help="processes that share the runs")
     shared(made)
+    one(made := command("keep", _keep, "Puts the weights of a run with the book, in half precision."))
+    made.add_argument("--work", metavar="FOLDER", default="runs", help="where its weights lie (default: runs)")
+    made.add_argument("--out", metavar="FOLDER", default=str(weights.FOLDER), help="where they go")
     made = command("cost", _cost, "Times every scheme with every backend; let nothing else run meanwhile.")
     made.add_argument("--rounds", type=int, default=3)
     shared(made)
@@ -113,6 +116,10 @@ def _sweep(args: argparse.Namespace) -> int:
     left = sum(not results.path_of(run, args.out).exists() for run in todo) if others else left
     print(f"{len(todo) - left} of {len(todo)} runs have results" + ("; the same command goes on" if left else ""))
     return max(failed, default=0)
+
+
+def _keep(args: argparse.Namespace) -> None:
+    print(weights.keep(Run(args.scheme, args.seed, args.preset), args.work, args.out))
 
 
 def _cost(args: argparse.Namespace) -> None:
