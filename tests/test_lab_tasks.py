@@ -41,7 +41,7 @@ def test_numbers_are_added(length, count, seed):
     for row, answer in zip(*drawn("addition", length, count, seed), strict=True):
         a, b, total = re.fullmatch(r"⟨addition (\d+)\+(\d+)=(\d+)⟩", text(row)).groups()
         assert len(a) == len(b) == length and len(total) == length + 1
-        assert int(total) == int(a) + int(b)
+        assert int(total[::-1]) == int(a) + int(b)  # the last digit first
         assert marked(row, answer) == total + "⟩"
 
 
@@ -100,9 +100,10 @@ def test_all_letters_and_digits_are_as_likely_in_every_place(task, kinds):
 
 
 def test_all_keys_are_as_likely_and_every_pair_is_asked_for():
-    count, length = 8_000, 6
+    count, length = 8_000, QUERIES + 2
     tokens, _ = drawn("recall", length, count)
-    keys, values, queries = tokens[:, 2:14:2], tokens[:, 3:14:2], tokens[:, 15::2]
+    end = 2 + 2 * length
+    keys, values, queries = tokens[:, 2:end:2], tokens[:, 3:end:2], tokens[:, end + 1 :: 2]
     for often, expected in (
         (keys[:, 0].unique(return_counts=True)[1], count / KEYS),
         (values[:, 5].unique(return_counts=True)[1], count / LETTERS),

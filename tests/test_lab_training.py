@@ -110,8 +110,8 @@ def test_the_seed_decides_and_nothing_else_does(corpus, tmp_path):
 def longer(monkeypatch: pytest.MonkeyPatch, **changes: float) -> None:
     """Another budget for the preset that tests use."""
     of = PRESETS["smoke"]
-    changed = config.Preset(dataclasses.replace(of.text, **changes), dataclasses.replace(of.task, **changes))
-    monkeypatch.setitem(config.PRESETS, "smoke", changed)
+    budgets = {task: dataclasses.replace(budget, **changes) for task, budget in of.tasks.items()}
+    monkeypatch.setitem(config.PRESETS, "smoke", config.Preset(dataclasses.replace(of.text, **changes), budgets))
 
 
 @pytest.mark.parametrize("variant", ["transformer_xl_memory", "masked_rope", "copy_t5", "shaw_values", "relu"])

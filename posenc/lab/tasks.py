@@ -9,7 +9,7 @@ from torch import Tensor
 
 TASKS = ("copy", "reverse", "addition", "recall")
 DIGITS, LETTERS, KEYS = 10, 16, 64  # how many there are of each
-QUERIES = 4
+QUERIES = 8
 """How many keys `recall` is asked for, of as many pairs as there are; of fewer pairs, all."""
 
 BOS, EOS, SEP, PLUS = range(4)
@@ -31,11 +31,12 @@ def sample(task: str, length: int, count: int, generator: torch.Generator) -> tu
 
         copy      ⟨copy bad=bad⟩                     the word, of `length` letters, and the end
         reverse   ⟨reverse bad=dab⟩                  the word backwards, and the end
-        addition  ⟨addition 905+107=1012⟩            the sum, of length + 1 digits, and the end
+        addition  ⟨addition 905+107=2101⟩            the sum backwards, of length + 1 digits, and the end
         recall    ⟨recall H7b A4c D1b= D1b H7b A4c   what stood after the keys that are asked for
 
-    Numbers are padded by zeros and begin with the most significant digit. The `length` keys of recall
-    differ, and so do those that are asked for; it has no end, since who asks decides how often.
+    Numbers are padded by zeros and begin with the most significant digit; a sum begins with the least, as it is
+    worked out on paper, so that each carry is known before it is needed (Lee et al., 2024). The `length` keys of
+    recall differ, and so do those that are asked for; it has no end, since who asks decides how often.
 
     All tokens of an answer are the likeliest ones, given the right ones before them, exactly if greedy
     decoding writes the answer: up to the first mistake both have read the same. So exact match takes one
@@ -58,7 +59,7 @@ def sample(task: str, length: int, count: int, generator: torch.Generator) -> tu
 
     if task == "addition":
         a, b = draw(DIGIT, DIGITS), draw(DIGIT, DIGITS)
-        question, reply = torch.cat((a, all_rows(PLUS), b), 1), DIGIT + add(a - DIGIT, b - DIGIT)
+        question, reply = torch.cat((a, all_rows(PLUS), b), 1), DIGIT + add(a - DIGIT, b - DIGIT).flip(1)
     elif task == "recall":
         order = torch.rand(count, KEYS, generator=generator, device=generator.device).argsort(1)
         pairs = torch.stack((KEY + order[:, :length], draw(LETTER, LETTERS)), -1)  # (count, length, 2)
