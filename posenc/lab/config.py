@@ -73,7 +73,7 @@ class Preset:
 
 
 def _tasks(easy: Task, **changes: Any) -> dict[str, Task]:
-    """Budgets of all tasks: addition and recall are learned later, from shorter questions."""
+    """Budgets of all tasks: addition and recall are learned later than copy and reverse."""
     hard = dataclasses.replace(easy, **changes)
     return {task: hard if task in ("addition", "recall") else easy for task in TASKS}
 
@@ -86,8 +86,7 @@ PRESETS = {
     "cpu": Preset(
         Text(3, 96, 4, length=128, batch=16, steps=1000, rate=4e-3, longest=16, windows=32, slid=8, tuning=50),
         _tasks(
-            Task(2, 64, 4, length=16, batch=32, steps=3000, rate=3e-3, longest=4, answers=128),
-            length=8, batch=64, steps=10_000,
+            Task(2, 64, 4, length=8, batch=64, steps=3000, rate=3e-3, longest=4, answers=128), steps=10_000
         ),
     ),
     "gpu": Preset(
