@@ -12,7 +12,8 @@ class Memory:
     `model(segment, memory=memory)` attends to it, and then puts the segment into it. It holds hidden states:
     keys are made from them anew with each segment, by weights that may have changed since. No gradient flows
     into it: h̃ = [SG(h_mem) ∘ h]. Positions go on from segment to segment, so a learned table must be as long as
-    the text. With n layers a token sees n · length tokens back, and its own segment. Dai et al. (2019), section 3.2.
+    the text. With segments of `length` tokens, n layers see n · length tokens back, besides their own segment.
+    Dai et al. (2019), section 3.2.
     Raises ValueError if length is negative.
     """
 
