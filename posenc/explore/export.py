@@ -64,7 +64,10 @@ def _export(explorer: Explorer, fixed: Mapping[str, Any]) -> bytes:
                 input_names=[c.name for c in sliders], dynamic_shapes=(shapes,) if sliders else None,
             )  # fmt: skip
             assert program is not None
-            return program.model_proto.SerializeToString()
+            proto = program.model_proto
+            for each in (*proto.graph.node, *proto.graph.value_info, *proto.graph.input, *proto.graph.output):
+                each.ClearField("metadata_props")  # where it came from: most of the bytes, and paths of this machine
+            return proto.SerializeToString()
     except Exception as error:
         raise ExportError(
             f"{_where(explorer, fixed)} cannot be exported: {_reason(error)}\n"
