@@ -418,3 +418,12 @@ def test_a_function_that_cannot_be_exported_fails_the_build_with_the_cell_and_th
     assert done.returncode != 0
     assert "explore(mine) at its only state cannot be exported" in done.stdout
     assert "explore(mine, Readout(), x=(0.5, 1.0))" in done.stdout
+
+
+def test_a_graph_says_nothing_of_the_machine_that_made_it():
+    """The exporter puts the stack of each operation into its node, with absolute paths, encoded."""
+    onnx = pytest.importorskip("onnx")
+    made, _ = graphs(Explorer(lambda base=2.0: torch.arange(4) ** base, (Lines(),), {"base": (1.0, 3.0)}))
+    (graph,) = (onnx.load_from_string(data).graph for data in made.values())
+    assert len(graph.node) > 0
+    assert not any(each.metadata_props for each in (*graph.node, *graph.value_info, *graph.input, *graph.output))
