@@ -1,0 +1,90 @@
+"""Checks of what readers write: `check("alibi_slopes", my_function)` says which property fails, and where.
+
+A chapter states what a function has to do; here are invariants of it, in words that the reader sees and in code that
+the reader need not see. An invariant tries the function on many arguments and raises `CounterExample` at the first that
+refutes it. It never compares with a solution in its message, so that the reader learns what is wrong and not what is
+right.
+
+Exercises of a chapter are in the module of its stem: `posenc/exercises/alibi.py` has those of `chapters/alibi.ipynb`,
+and each begins with the stem.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import pkgutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from posenc.exercises.attempt import Attempt, CounterExample
+from posenc.properties.fitting import undisturbed
+
+__all__ = ["Invariant", "Verdict", "check", "names"]
+
+Invariant = tuple[str, Callable[[Any], None]]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What became of an attempt; shown as a sentence or two, and true if all properties hold."""
+
+    name: str
+    properties: int
+    """How many there are."""
+    failed: str = ""
+    """The property that fails, in words."""
+    counter_example: str = ""
+
+    def __bool__(self) -> bool:
+        return not self.failed
+
+    def __repr__(self) -> str:
+        if self:
+            return f"{self.name}: " + (
+                "the property holds" if self.properties == 1 else f"all {self.properties} properties hold"
+            )
+        return f"{self.name} fails.\nProperty: {self.failed}\nCounter-example: {self.counter_example}"
+
+
+def check(name: str, attempt: Callable[..., Any]) -> Verdict:
+    """Holds what a reader wrote against the invariants of an exercise -> the first that fails, or that all hold.
+
+    `attempt` is a function, or a class for exercises that ask for one. Whatever it raises or returns ends up in the
+    verdict. The random state is left as it was. Raises ValueError if there is no exercise of that name, and TypeError
+    if `attempt` cannot be called.
+    """
+    known = _exercises()
+    if name not in known:
+        near = difflib.get_close_matches(name, known, n=3) or sorted(known)
+        raise ValueError(f"there is no exercise {name!r}: did you mean {', '.join(near)}?")
+    if not callable(attempt):
+        raise TypeError(f"{attempt!r} cannot be called: pass the function itself, as in check({name!r}, my_function)")
+    invariants = known[name]
+    for words, holds in invariants:
+        with undisturbed():
+            watched = Attempt(attempt)
+            try:
+                holds(watched)
+            except CounterExample as found:
+                return Verdict(name, len(invariants), words, str(found))
+            except Exception as error:  # what a reader returns may break anything
+                raised = f"{watched.last or 'what it returned'} led to {type(error).__name__}: {error}"
+                return Verdict(name, len(invariants), words, raised)
+    return Verdict(name, len(invariants))
+
+
+def names() -> list[str]:
+    """All exercises that can be checked."""
+    return sorted(_exercises())
+
+
+@cache
+def _exercises() -> dict[str, list[Invariant]]:
+    """What the modules of this folder have in their EXERCISES."""
+    found: dict[str, list[Invariant]] = {}
+    for module in pkgutil.iter_modules(__path__):
+        found |= getattr(importlib.import_module(f"{__name__}.{module.name}"), "EXERCISES", {})
+    return found

@@ -1,0 +1,56 @@
+"""Exercises of the chapter on ALiBi."""
+
+from posenc.exercises.attempt import Attempt, close, expect
+
+
+def _one_each(slopes: Attempt) -> None:
+    for heads in range(1, 65):
+        found = slopes.tensor(heads, shape=(heads,))
+        expect((found > 0).all(), f"{slopes.last} has a slope that is not positive: {found.min().item():.4g}")
+        expect(len(found.unique()) == heads, f"{slopes.last} has a slope twice")
+
+
+def _geometric(slopes: Attempt) -> None:
+    for heads in (2, 4, 8, 16, 32, 64):
+        ratio = slopes.tensor(heads)[1:] / slopes.tensor(heads)[:-1]
+        expect(
+            close(ratio, ratio[:1].expand(len(ratio))),
+            f"{slopes.last}: ratios from {ratio.min():.4f} to {ratio.max():.4f}",
+        )
+
+
+def _gentlest(slopes: Attempt) -> None:
+    for heads in (1, 2, 4, 8, 16, 32, 64):
+        last = slopes.tensor(heads)[-1].item()
+        expect(abs(last * 256 - 1) < 1e-6, f"the last of {slopes.last} is {last:.5f}")
+
+
+def _first_is_ratio(slopes: Attempt) -> None:
+    for heads in (2, 4, 8, 16, 32):
+        found = slopes.tensor(heads)
+        expect(close(found[1] / found[0], found[0]), f"{slopes.last} begins with {found[0]:.4f}, {found[1]:.4f}")
+
+
+def _between(slopes: Attempt) -> None:
+    for heads in (3, 5, 6, 7, 12, 20, 24, 40, 48, 112):
+        power = 2 ** (heads.bit_length() - 1)
+        found, few, many = slopes.tensor(heads), slopes.tensor(power), slopes.tensor(2 * power)
+        expect(close(found[:power], few), f"the first {power} of {slopes.name}({heads}) are not {slopes.name}({power})")
+        for m in found[power:]:
+            expect(
+                ((many - m).abs() < 1e-7).any(),
+                f"{slopes.name}({heads}) has {m:.5f}, {slopes.name}({2 * power}) has not",
+            )
+        missed = f"{slopes.name}({heads}) leaves out one of the steepest slopes between those of {power} heads"
+        expect(close(found[power:].sort().values, many[0::2][: heads - power].sort().values), missed)
+
+
+EXERCISES = {
+    "alibi_slopes": [
+        ("there is a slope for each head, positive, and no two are equal", _one_each),
+        ("for a power of two, each slope is the one before it times a constant", _geometric),
+        ("for a power of two, the last slope is 1/256", _gentlest),
+        ("for a power of two, the first slope equals that constant", _first_is_ratio),
+        ("for other numbers, the slopes of the power below come first, then the steepest between them", _between),
+    ],
+}
