@@ -43,9 +43,8 @@ class Verdict:
 
     def __repr__(self) -> str:
         if self:
-            return f"{self.name}: " + (
-                "the property holds" if self.properties == 1 else f"all {self.properties} properties hold"
-            )
+            many = "the property holds" if self.properties == 1 else f"all {self.properties} properties hold"
+            return f"{self.name}: {many}"
         return f"{self.name} fails.\nProperty: {self.failed}\nCounter-example: {self.counter_example}"
 
 
