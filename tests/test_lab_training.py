@@ -368,6 +368,19 @@ def test_a_report_has_means_and_their_spread(corpus, tmp_path):
     assert report("masked", "smoke", out).splitlines()[-1].split()[0] == "masked_rope"
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="malloc's environment is that of Linux")
+def test_costs_are_measured_in_memory_that_is_kept(monkeypatch):
+    calls = []
+    done = subprocess.CompletedProcess([], 7)
+    monkeypatch.setattr(subprocess, "run", lambda command, env: calls.append((command, env)) or done)
+    for name in lab_cost.REUSED:
+        monkeypatch.delenv(name, raising=False)
+    assert main(["cost", "--preset", "smoke", "--rounds", "1"]) == 7
+    ((command, env),) = calls
+    assert command[1:] == ["-m", "posenc.lab", "cost", "--preset", "smoke", "--rounds", "1"]
+    assert lab_cost.REUSED.items() <= env.items()
+
+
 def test_costs_are_kept_and_told(corpus, tmp_path, monkeypatch):
     monkeypatch.setattr(lab_cost, "ENCODINGS", {"alibi": ENCODINGS["alibi"], "shaw": ENCODINGS["shaw"]})
     found = lab_cost.cost("smoke", corpus, rounds=1, progress=False)
