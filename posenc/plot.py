@@ -40,6 +40,7 @@ COLOURS = {
     "transformer_xl": "#5a9a3c",
     "t5": "#a57c00",
     "rope": "#d55e00",
+    "xpos": "#a9623a",
     "alibi": "#c4669b",
     "distance_aware": "#8c6bb1",
 }
