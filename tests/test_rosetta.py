@@ -1,0 +1,78 @@
+"""The Rosetta table: every name in code is one of posenc's or one that a library has, at the versions tested with."""
+
+import importlib
+import inspect
+import re
+from pathlib import Path
+
+import pytest
+
+import posenc
+from posenc import scaling
+
+pytest.importorskip("transformers")
+ROOT = Path(__file__).resolve().parents[1]
+
+#: Where a library's name is found: in a module's text.
+LIBRARIES = (
+    "transformers.modeling_rope_utils", "transformers.models.bert.configuration_bert",
+    "transformers.models.gpt2.configuration_gpt2", "transformers.models.gptj.configuration_gptj",
+    "transformers.models.gptj.modeling_gptj", "transformers.models.llama.configuration_llama",
+    "transformers.models.llama.modeling_llama", "transformers.models.t5.configuration_t5",
+    "transformers.models.t5.modeling_t5", "transformers.models.xlnet.configuration_xlnet",
+    "transformers.models.xlnet.modeling_xlnet", "transformers.models.mpt.configuration_mpt",
+    "transformers.models.gpt_neox.modeling_gpt_neox",
+    "transformers.models.wav2vec2_bert.configuration_wav2vec2_bert",
+    "transformers.models.wav2vec2_bert.modeling_wav2vec2_bert", "transformers.models.gpt_neox.configuration_gpt_neox",
+    "transformers.configuration_utils", "transformers.generation.utils",
+    "rotary_embedding_torch.rotary_embedding_torch",
+)  # fmt: skip
+
+#: Names of libraries that are not installed for the tests: they were read elsewhere.
+ELSEWHERE = {
+    "dim", "seq_len", "block_size", "rotary_ndims", "rotary_pct", "max_relative_position", "r_net.weight",
+    "alibi_slopes", "input_pos", "clamp_len",
+}  # fmt: skip
+
+
+def rows() -> list[tuple[str, str]]:
+    """Each name in code, with the head of its column."""
+    found, head = [], []
+    for line in (ROOT / "chapters/rosetta.md").read_text().splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")] if line.startswith("|") else []
+        if not cells:
+            head = []
+        elif not head:
+            head = cells
+        else:
+            for cell, column in zip(cells, head, strict=True):
+                cell = re.sub(r"\{[a-z:]+\}`[^`]+`", "", cell)  # citations and links
+                found += [(name, column) for name in re.findall(r"`([^`]+)`", cell)]
+    return [(name, column) for name, column in found if not name.startswith('"') and not name.endswith("=")]
+
+
+@pytest.fixture(scope="module")
+def libraries() -> str:
+    return "\n".join(inspect.getsource(importlib.import_module(name)) for name in LIBRARIES)
+
+
+@pytest.fixture(scope="module")
+def ours() -> str:
+    files = sorted((ROOT / "posenc").rglob("*.py"))
+    return "\n".join(path.read_text() for path in files)
+
+
+@pytest.mark.parametrize(("name", "column"), rows())
+def test_a_name_exists(name: str, column: str, libraries: str, ours: str) -> None:
+    words = re.findall(r"[A-Za-z_]\w*", name)
+    if column == "in code here":
+        assert all(re.search(rf"\b{word}\b", ours) for word in words)
+        called = re.fullmatch(r"(\w+)\(.*\)", name)
+        if called and called[1] != "Memory":
+            assert hasattr(posenc, called[1]) or hasattr(scaling, called[1])
+    elif column not in ("here", "") and name not in ELSEWHERE:
+        assert re.search(rf"\b{re.escape(name)}\b", libraries), f"no library tested with has {name}"
+
+
+def test_there_are_names() -> None:
+    assert len(rows()) > 80
