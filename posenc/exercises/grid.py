@@ -1,0 +1,150 @@
+"""Exercises of the chapter on images and video."""
+
+import itertools
+import math
+
+import torch
+from torch import Tensor
+
+from posenc.exercises.attempt import Attempt, close, expect
+
+Span = int | tuple[int, int, int]
+
+DIMS = (4, 8, 16)
+SPANS: list[list[Span]] = [
+    [4], [2, (1, 2, 3), 2], [(1, 5, 2), 3], [1, (1, 2, 6), 1, (1, 3, 3), 2], [2, (5, 2, 3), 2],
+    [(3, 3, 3), (1, 2, 2), 1],
+]  # fmt: skip
+
+
+def _random(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def _places(*rows: tuple[float, float]) -> Tensor:
+    return torch.tensor(rows, dtype=torch.float64)
+
+
+def _matrix(turn: Attempt, dim: int, row: float, column: float) -> Tensor:
+    """What a place does to each unit vector."""
+    return turn.tensor(torch.eye(dim, dtype=torch.float64), _places((row, column)).expand(dim, 2), shape=(dim, dim))
+
+
+def _lengths(turn: Attempt) -> None:
+    for dim in DIMS:
+        x, coords = _random(12, dim), _random(12, 2, seed=1).mul(9).round()
+        found = turn.tensor(x, coords, shape=(12, dim))
+        worst = int((found.norm(dim=-1) - x.norm(dim=-1)).abs().argmax())
+        expect(
+            close(found.norm(dim=-1), x.norm(dim=-1)),
+            f"at {coords[worst].tolist()} a length {x[worst].norm():.3f} becomes {found[worst].norm():.3f}",
+        )
+
+
+def _relative(turn: Attempt) -> None:
+    for dim, (down, right) in itertools.product(DIMS, ((1.0, 0.0), (0.0, 1.0), (3.0, -2.0))):
+        q, k, coords = _random(9, dim), _random(9, dim, seed=1), _random(9, 2, seed=2).mul(9).round()
+        move = _places((down, right))
+        before, after = (turn.tensor(q, c) @ turn.tensor(k, c).T for c in (coords, coords + move))
+        expect(close(before, after), f"all places moved by ({down:g}, {right:g}), d = {dim}: scores change")
+
+
+def _apart(turn: Attempt) -> None:
+    near = list(itertools.product(range(-5, 6), repeat=2))
+    for dim in DIMS:
+        start = _matrix(turn, dim, 0, 0)
+        for row, column in near:
+            if (row, column) != (0, 0):
+                found = _matrix(turn, dim, row, column)
+                expect(not close(found, start), f"a step of ({row}, {column}) turns nothing, d = {dim}")
+
+
+def _halves(turn: Attempt) -> None:
+    for dim in DIMS:
+        ends = torch.tensor([[3.0, 0.0], [0.0, 4.0]])
+        moved = [(_matrix(turn, dim, *end) - torch.eye(dim)).abs().amax(1) > 1e-9 for end in ends.tolist()]
+        for name, by in zip(("down", "right"), moved, strict=True):
+            expect(int(by.sum()) == dim // 2, f"d = {dim}: a move {name} turns {int(by.sum())} channels")
+        expect(not (moved[0] & moved[1]).any(), f"d = {dim}: a channel is turned by moves down and by moves right")
+
+
+def _ladder(turn: Attempt) -> None:
+    for dim, (name, row, column) in itertools.product(DIMS, (("down", 1, 0), ("right", 0, 1))):
+        matrix = _matrix(turn, dim, row, column)
+        angles = torch.linalg.eigvals(matrix).angle().abs().sort(descending=True).values[: dim // 2 : 2]
+        expected = 100.0 ** (-4 * torch.arange(dim // 4, dtype=torch.float64) / dim)
+        shown = ", ".join(f"{angle:.4f}" for angle in angles.tolist())
+        expect(close(angles, expected), f"d = {dim}: one step {name} turns its pairs by {shown}")
+
+
+def _coordinates(positions: Attempt, spans: list[Span]) -> list[Tensor]:
+    """What an attempt returns, cut into spans."""
+    sizes = [span if isinstance(span, int) else math.prod(span) for span in spans]
+    return list(positions.tensor(spans, shape=(sum(sizes), 3)).split(sizes))
+
+
+def _text(positions: Attempt) -> None:
+    for length in (1, 2, 7):
+        found = positions.tensor([length], shape=(length, 3))
+        expected = torch.arange(length).double()[:, None].expand(-1, 3)
+        expect(torch.equal(found, expected), f"{positions.last} is {found.int().tolist()}")
+
+
+def _diagonal(positions: Attempt) -> None:
+    for spans in SPANS:
+        for span, found in zip(spans, _coordinates(positions, spans), strict=True):
+            if isinstance(span, int):
+                bad = (found != found[:, :1]).any(-1)
+                shown = found[int(bad.int().argmax())].int().tolist()
+                expect(not bad.any(), f"in {positions.last} a token of text stands at {shown}")
+
+
+def _box(positions: Attempt) -> None:
+    for spans in SPANS:
+        for span, found in zip(spans, _coordinates(positions, spans), strict=True):
+            if not isinstance(span, int):
+                expected = torch.cartesian_prod(*(torch.arange(size) for size in span)).double()
+                shown = (found - found[0]).int().tolist()
+                expect(
+                    torch.equal(found - found[0], expected),
+                    f"in {positions.last} the tokens of {span} lie, from the first of them, at {shown[:4]}, …",
+                )
+
+
+def _corner(positions: Attempt) -> None:
+    for spans in SPANS:
+        for span, found in zip(spans, _coordinates(positions, spans), strict=True):
+            expect(
+                (found[0] == found[0, 0]).all(), f"in {positions.last} the span {span} begins at {found[0].tolist()}"
+            )
+
+
+def _after(positions: Attempt) -> None:
+    for spans in SPANS:
+        parts = _coordinates(positions, spans)
+        start = 0
+        for span, found in zip(spans, parts, strict=True):
+            expect(
+                int(found[0].min()) == start,
+                f"in {positions.last} the span {span} begins at {int(found[0].min())}, and the largest coordinate "
+                f"before it is {start - 1}",
+            )
+            start = max(start, int(found.max()) + 1)
+
+
+EXERCISES = {
+    "grid_axial": [
+        ("lengths do not change", _lengths),
+        ("moving all places alike changes no score", _relative),
+        ("every step but none at all turns something", _apart),
+        ("moves down turn one half of the channels, moves right the other", _halves),
+        ("one step, down or right, turns its pairs by 100^(-4t/d)", _ladder),
+    ],
+    "grid_positions": [
+        ("text alone stands at 0, 1, 2, … on all three axes", _text),
+        ("a token of text has three equal coordinates", _diagonal),
+        ("an image or video is a box that is read like a page: time, row, column", _box),
+        ("the first token of a span lies on the diagonal", _corner),
+        ("a span begins one after the largest coordinate before it", _after),
+    ],
+}
