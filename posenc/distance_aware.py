@@ -24,7 +24,7 @@ def distance_weight(R: Tensor, w: float | Tensor, v: float | Tensor) -> Tensor:
     Wu et al. (2021), section 3.
     """
     if not isinstance(v, Tensor):
-        v = torch.tensor(v, device=R.device)
+        v = torch.tensor(v, dtype=torch.promote_types(R.dtype, torch.float32), device=R.device)
     above, below = (softplus(x, threshold=40) for x in (v, v - w * R))  # ln(1 + e^x), to the last digit
     return (above - below).clamp(max=40).exp()
 

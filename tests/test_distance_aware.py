@@ -449,3 +449,10 @@ def test_bad_input_is_refused():
         dead_rows(q, q, pos, torch.arange(4))
     with pytest.raises(ValueError, match="use a bool mask"):
         dead_rows(q, q, pos, pos, mask=torch.ones(3, 3))
+
+
+def test_numbers_for_w_and_v_cost_no_precision():
+    R = torch.arange(5, dtype=torch.float64)
+    found = distance_weight(R, 1.0, 2.0)
+    assert found.dtype == torch.float64
+    torch.testing.assert_close(found, (1 + math.exp(2.0)) / (1 + (2.0 - R).exp()), rtol=1e-12, atol=0)
