@@ -245,7 +245,7 @@ FOUND = [
     ("clipped", "unique", "fails", "the query at 32 cannot tell key 27 from key 28; its 64 keys are of 9 kinds"),
     ("past", "unique", "holds",
      "the query at 63 tells all 64 keys apart; any two differ by 0.054 of the spread or more"),
-    ("hidden", "unique", "fails", "there are numbers that are not finite"),
+    ("hidden", "unique", "fails", "embed gives nan at position 0"),
     ("rope", "deterministic", "holds", "two calls agree bit by bit"),
     ("counter", "deterministic", "fails", "the second call's output at position 0 differs by 1.3 of the spread"),
     ("rope", "fixed", "holds", "there is nothing to learn"),
@@ -256,14 +256,15 @@ FOUND = [
      "head 0's score of query 0 and key 4 is 0.39 among 32 tokens, and -2.3 among 129, the last at 256"),
     ("lengthy", "consistent", "fails",
      "the value of key 0 for query 0 changes by 81 of the spread when 32 become 129, the last at 256"),
-    ("hidden", "consistent", "does not apply", "positions are too few, 1, to make a sequence longer"),
+    ("hidden", "consistent", "does not apply",
+     "positions are too few, 1, to make a sequence longer: embed gives nan at position 0"),
     ("rope", "honest", "holds",
      "16 tokens that are stored in another order, with their positions, get the same outputs"),
     ("indexed", "honest", "fails",
      "position 0, stored in place 4, gets an output that is off by 1.3 of the spread"),
     ("indexed", "cacheable", "fails", "at step 3, position 3, the output is off by 1.3 of the spread"),
     ("indexed", "relative", "holds", "moved by 1, 413, 634, 1000, outputs change by less than 0.001 of the spread"),
-    ("hidden", "honest", "does not apply", "there is one position only"),
+    ("hidden", "honest", "does not apply", "there is one position only: embed gives nan at position 0"),
     ("rope", "bounded", "holds", "no score or value exceeds 5 at positions up to 10^12"),
     ("table", "bounded", "holds", "no score or value exceeds 20 at its positions, 0 to 39"),
     ("slope", "bounded", "fails", "the largest score or value grows from 100000 at positions up to 10^6 to 1e+11 at "
@@ -283,7 +284,8 @@ FOUND = [
      "no map takes p to p + 50 (query): the best one leads from 3 past 53 by 2.4 of the spread"),
     ("nope", "linear", "does not apply", "position enters no vector and no score"),
     ("single", "linear", "does not apply", "position enters no vector and no score"),
-    ("hidden", "linear", "does not apply", "positions are too few, 1, to fit a map"),
+    ("hidden", "linear", "does not apply", "positions are too few, 1, to fit a map: embed gives nan at position 0"),
+    ("hidden", "unlimited", "fails", "position 1 gives numbers that are not finite: embed gives nan at position 0"),
     ("rope", "relative", "holds", "moved by 1, 413, 634, 1000, outputs change by less than 0.001 of the spread"),
     ("table", "relative", "fails", "moved by 1, the output at position 0 changes by 4.1 of the spread"),
     ("stale", "relative", "fails", "moved by 413, the output at position 2 changes by 2.5 of the spread"),
@@ -566,18 +568,83 @@ def test_sizes_are_read_from_within():
 
 
 def test_an_encoding_that_cannot_be_run_is_refused():
+    told = "^TwoHeads cannot be run: it raises RuntimeError: two heads of 32 channels, please; it does so with each of"
+    with pytest.raises(ValueError, match=told):
+        properties(TwoHeads(), heads=4)
+
+    class Sized(Encoding):
+        def key(self, k, pos):
+            raise RuntimeError(f"not {k.shape[-1]}")
+
     told = (
-        r"with model_dim=64, heads=4, head_dim=16, length=512 raises RuntimeError: two heads of 32 channels, please; "
-        r"1 other try failed too: pass the sizes that it was made for, such as properties\(encoding, model_dim=64, "
+        r"Sized cannot be run: with model_dim=64, heads=4, head_dim=16, length=512 it raises RuntimeError: not 16; "
+        r"9 other tries failed too: if sizes are the reason, pass those that it was made for, such as properties\(enc"
     )
     with pytest.raises(ValueError, match=told):
-        properties(TwoHeads(), heads=4, head_dim=16)
-    with pytest.raises(ValueError, match=r"TwoHeads cannot be run: .* 9 other tries failed too"):
-        properties(TwoHeads(), heads=4)
+        properties(Sized(), heads=4)
     with pytest.raises(TypeError, match=r"is no Encoding: pass an instance, such as properties\(RoPE\(64\)\)"):
         properties(RoPE)
     with pytest.raises(ValueError, match=r"Table is on the meta device and has no numbers: give it memory first"):
         properties(Table().to("meta"))
+
+
+def through(door, returned):
+    """An encoding with one door, which returns what a function makes of its arguments."""
+    return type("Odd", (Encoding,), {door: lambda self, *given: returned(*given)})()
+
+
+RETURNED = [
+    ("embed", lambda x, pos: x.mT,
+     "Odd.embed returns a tensor (2, 64, 3): return (2, 3, 64), as it was given (B, L, D)"),
+    ("embed", lambda x, pos: None,
+     "Odd.embed returns NoneType (is its return missing?): return a tensor (2, 3, 64), as it was given (B, L, D)"),
+    ("query", lambda q, pos: q[..., :1],
+     "Odd.query returns a tensor (2, 4, 3, 1): return (2, 4, 3, 16), as it was given (B, H, L, d)"),
+    ("key", lambda k, pos: k.tolist(),
+     "Odd.key returns list: return a tensor (2, 4, 3, 16), as it was given (B, H, L, d)"),
+    ("bias", lambda q, k, qpos, kpos: None,
+     "Odd.bias returns NoneType (is its return missing?): return a tensor (2, 4, 3, 3), or what broadcasts to it, or "
+     "a function f(b, h, i, j)"),
+    ("bias", lambda q, k, qpos, kpos: lambda b, h, i, j: None,
+     "Odd.bias returns NoneType (is its return missing?): return a tensor (2, 4, 3, 3), or what broadcasts to it, or "
+     "a function f(b, h, i, j)"),
+    ("bias", lambda q, k, qpos, kpos: torch.zeros(2, 5),
+     "the bias has shape (2, 5), which does not broadcast to (B, H, Lq, Lk) = (1, 4, 3, 3): index positions as "
+     "qpos[b, i] and kpos[b, j], and parameters of heads by h"),
+    ("rescale", lambda qpos, kpos: lambda s, b, h, i, j: s.sum(1),
+     "Odd.rescale returns a tensor (2, 3, 3): return (2, 4, 3, 3), a score for each, (B, H, Lq, Lk)"),
+    ("mix", lambda weights, v, qpos, kpos: weights,
+     "Odd.mix returns a tensor (2, 4, 3, 3): return (2, 4, 3, 16), a vector for each query, (B, H, Lq, d)"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("door", "returned", "told"), RETURNED)
+def test_a_door_that_returns_something_else_is_named(door, returned, told):
+    with pytest.raises(ValueError, match=re.escape(told)):
+        properties(through(door, returned), model_dim=64, heads=4, head_dim=16)
+    with pytest.raises(ValueError, match=r"^Odd cannot be run: "):
+        properties(through(door, returned))
+
+
+def test_an_encoding_that_writes_into_its_input_is_refused():
+    with pytest.raises(ValueError, match=r"Odd writes into the tensor that it is given: make a new one, x [+] p in pl"):
+        properties(through("embed", lambda x, pos: x.add_(pos[:, None])))
+
+
+NOT_FINITE = [
+    (lambda: through("key", lambda k, pos: k.abs() / (pos - 3)[:, None]), "key gives inf at position 3"),
+    (lambda: through("query", lambda q, pos: q * (pos.double() - 5).sqrt()[:, None]), "query gives nan at position 0"),
+    (lambda: through("bias", lambda q, k, qpos, kpos: lambda b, h, i, j: -(qpos[b, i] - kpos[b, j]).double().log()),
+     "the score of query 0 and key 0 is inf"),
+    (lambda: through("mix", lambda w, v, qpos, kpos: w @ v / (kpos[0] - 2)[:, None]),
+     "mix gives numbers that are not finite for key 2"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("make", "told"), NOT_FINITE)
+def test_where_numbers_are_not_finite_is_said(make, told):
+    report = properties(make(), length=64)
+    assert (report["unique"].verdict, report["unique"].finding.split(": ")[-1]) == ("fails", told)
 
 
 def test_unknown_names_are_refused_with_those_that_are_known(reports):

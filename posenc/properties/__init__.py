@@ -19,7 +19,7 @@ from torch import Tensor
 from posenc.encoding import Encoding
 from posenc.properties.differences import NotFinite
 from posenc.properties.fitting import fitted, undisturbed
-from posenc.properties.found import FAILS, Found, as_power, not_measured, raised
+from posenc.properties.found import FAILS, NOT_APPLICABLE, Found, as_power, not_measured, raised
 from posenc.properties.probe import TRIED, Probe
 from posenc.properties.report import Comparison, Property, Report
 from posenc.properties.wishes import WISHES
@@ -71,8 +71,10 @@ def properties(
 def _measured(name: str, wish: str, measure: Callable[[Probe], Found], probe: Probe) -> Property:
     try:
         found = measure(probe)
+        if probe.odd and probe.last == 0 and (found.verdict == NOT_APPLICABLE or name == "unlimited"):
+            found = replace(found, finding=f"{found.finding}: {probe.odd}")
     except NotFinite as error:
-        found = replace(not_measured(str(error)), verdict=FAILS)
+        found = replace(not_measured(probe.odd or str(error)), verdict=FAILS)
     except Exception as error:  # an encoding may raise anything
         found = not_measured(f"it could not be measured, since it {raised(error)}")
     definition = inspect.getdoc(measure) or ""

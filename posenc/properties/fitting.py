@@ -11,11 +11,11 @@ import torch
 from torch import Tensor
 
 from posenc import _check
-from posenc.attention import BACKENDS
+from posenc.attention import BACKENDS, _index
 from posenc.encoding import Encoding
 from posenc.properties.differences import change_of
 from posenc.properties.found import first_line, number, raised
-from posenc.properties.probe import TRIED, Probe
+from posenc.properties.probe import TRIED, Probe, everywhere
 
 NOT_FINITE = "gives numbers that are not finite"
 
@@ -36,21 +36,74 @@ def fitted(encoding: Encoding, given: dict[str, int | None]) -> Probe:
     """The first probe that runs: sizes as given, as the encoding has them, or of the usual ones; float64 if it can."""
     _check.has_memory(encoding)
     source = copy.deepcopy(encoding).cpu().requires_grad_(False)
-    errors: list[str] = []
+    errors: list[tuple[str, str]] = []
     for sizes in _candidates(encoding, given):
         for dtype in (torch.float64, torch.float32):
             probe = Probe(copy.deepcopy(source).to(dtype), *sizes, dtype)
             try:
-                probe.layer(probe.tokens(4)[None], torch.arange(4).clamp(max=max(0, sizes[3] - 1)))
+                pos = torch.arange(3).clamp(max=max(0, sizes[3] - 1))
+                _doors(probe.fresh(), pos)
+                probe.layer(probe.tokens(3)[None], pos)
             except Exception as error:
-                errors.append(f"{probe.sizes()} {raised(error)}")
+                errors.append((probe.sizes(), raised(error)))
                 continue
             probe.original = encoding
+            probe.odd = not_finite(probe.fresh())
             _reach(probe)
             _randomise(probe)
             probe.outputs = _backends(probe.fresh())
             return probe
     raise _check.unmeasured(type(encoding).__name__, errors)
+
+
+def _doors(probe: Probe, pos: Tensor) -> None:
+    """Two sequences of three tokens: every door returns a tensor, of the shape that attention needs."""
+    encoding, heads, d = probe.encoding, probe.heads, probe.head_dim
+    x, q = probe.tokens(6).unflatten(0, (2, 3)), probe.random(2, heads, 3, d)
+    at, square, before = pos.expand(2, -1), (2, heads, 3, 3), (x.clone(), q.clone())
+    if "embed" in encoding.doors:
+        _check.returned(encoding, "embed", encoding.embed(x, pos), tuple(x.shape), "as it was given (B, L, D)")
+    for door in ("query", "key"):
+        if door in encoding.doors:
+            vectors = getattr(encoding, door)(q, pos)
+            _check.returned(encoding, door, vectors, tuple(q.shape), "as it was given (B, H, L, d)")
+    _check.untouched(encoding, (x, q), before)
+    if encoding.bias is not None:
+        bias = encoding.bias(q, q, at, at)
+        bias = bias(*_index(q, q)) if callable(bias) else bias
+        if bias is None:
+            _check.returned(encoding, "bias", bias, square, "or what broadcasts to it, or a function f(b, h, i, j)")
+    if encoding.rescale is not None:
+        scores = encoding.rescale(at, at)(probe.random(*square), *_index(q, q))
+        _check.returned(encoding, "rescale", scores, square, "a score for each, (B, H, Lq, Lk)")
+    if encoding.mix is not None:
+        mixed = encoding.mix(probe.random(*square).softmax(-1), q, at, at)
+        _check.returned(encoding, "mix", mixed, tuple(q.shape), "a vector for each query, (B, H, Lq, d)")
+
+
+def not_finite(probe: Probe) -> str:
+    """The first door that gives a number which is not finite, at one of the first positions, and where."""
+    pos = torch.arange(min(probe.length, 64))
+    try:
+        with_position = probe.encoding.embed(everywhere(probe.tokens(1), pos), pos)
+        q, k, v = probe.projected(with_position)
+        vectors = {"embed": with_position, "query": probe.encoding.query(q, pos), "key": probe.encoding.key(k, pos)}
+        for door, x in vectors.items():
+            if not x.isfinite().all():
+                place = (~x.isfinite()).nonzero()[0]
+                return f"{door} gives {x[tuple(place)]:g} at position {pos[place[-2]]}"
+        score = probe.scores(vectors["query"], vectors["key"], pos, pos)
+        if probe.encoding.causal_only:
+            score = score.tril()
+        if not score.isfinite().all():
+            *_, i, j = place = (~score.isfinite()).nonzero()[0]
+            return f"the score of query {i} and key {j} is {score[tuple(place)]:g}"
+        value = probe.values(v, pos[:1], pos)
+        if not value.isfinite().all():
+            return f"mix gives numbers that are not finite for key {(~value.isfinite()).nonzero()[0, 0]}"
+    except Exception:  # it is measured all the same, and then said
+        return ""
+    return ""
 
 
 def _candidates(encoding: Encoding, given: dict[str, int | None]) -> Iterator[tuple[int, int, int, int]]:

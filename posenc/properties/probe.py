@@ -21,6 +21,7 @@ class Probe:
         self.original, self.dtype, self.length, self.last = encoding, dtype, length, length - 1
         self.model_dim, self.heads, self.head_dim = model_dim, heads, head_dim
         self.problem = ""  # what happens at position last + 1
+        self.odd = ""  # where numbers are not finite, if that is near
         self.randomised: list[str] = []
         self.outputs: dict[str, Tensor | str] = {}  # of each backend, or why there is none
         self.encoding = copy.deepcopy(encoding)
