@@ -1,0 +1,115 @@
+"""Exercises of the chapter on wishes and how they are measured."""
+
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+
+from posenc import ALiBi, DistanceAware, Encoding, Learned, NoPE, RoPE, Shaw, Sinusoidal, T5Bias, XPos
+from posenc.exercises.attempt import Attempt, CounterExample, expect
+from posenc.properties import Report, properties
+
+_REPORTS: WeakKeyDictionary[Attempt, Report] = WeakKeyDictionary()
+
+
+def _report(make: Attempt) -> Report:
+    if make not in _REPORTS:
+        made = make()
+        expect(isinstance(made, Encoding), f"{make.last} makes a {type(made).__name__}, which is no posenc.Encoding")
+        expect(set(made.doors) <= {"bias"}, f"{make.last} opens {', '.join(made.doors)}, and bias alone is asked for")
+        try:
+            _REPORTS[make] = properties(made, model_dim=64, heads=4, head_dim=16, length=512)
+        except ValueError as error:
+            raise CounterExample(str(error)) from error
+    return _REPORTS[make]
+
+
+def _meets(*wishes: str) -> Any:
+    def holds(make: Attempt) -> None:
+        for wish in wishes:
+            found = _report(make)[wish]
+            expect(found.verdict == "holds", f"{wish} {found.verdict}: {found.finding}")
+
+    return holds
+
+
+def _is_not_linear(make: Attempt) -> None:
+    found = _report(make)["linear"]
+    expect(found.verdict == "fails", f"linear {found.verdict}: {found.finding}")
+
+
+def _drawn(encoding: Encoding) -> Encoding:
+    """With parameters that are not zero: a table that starts at 0 says nothing."""
+    generator = torch.Generator().manual_seed(3)
+    with torch.no_grad():
+        for parameter in encoding.parameters():
+            parameter.copy_(torch.randn(parameter.shape, generator=generator))
+    return encoding
+
+
+def _says(tells: Attempt, cases: dict[str, Encoding], expected: bool) -> None:
+    for name, encoding in cases.items():
+        before = {key: value.clone() for key, value in encoding.state_dict().items()}
+        found = tells(encoding)
+        words = f"{tells.name}({name})"
+        expect(isinstance(found, bool), f"{words} returns {type(found).__name__}, and True or False is asked for")
+        expect(found is expected, f"{words} is {found}")
+        kept = all(torch.equal(value, before[key]) for key, value in encoding.state_dict().items())
+        expect(kept, f"{words} changes the encoding")
+
+
+def _nothing(tells: Attempt) -> None:
+    _says(tells, {"NoPE()": NoPE()}, False)
+
+
+def _distances(tells: Attempt) -> None:
+    symmetric = {"ALiBi(4, symmetric=True)": ALiBi(4, symmetric=True), "DistanceAware(4)": _drawn(DistanceAware(4))}
+    _says(tells, symmetric, False)
+
+
+def _signs(tells: Attempt) -> None:
+    t5 = _drawn(T5Bias(4, bidirectional=True))
+    _says(tells, {"T5Bias(4, bidirectional=True)": t5, "Shaw(16, values=False)": _drawn(Shaw(16, values=False))}, True)
+
+
+def _rotations(tells: Attempt) -> None:
+    _says(tells, {"RoPE(16)": RoPE(16)}, True)
+
+
+def _values(tells: Attempt) -> None:
+    shaw = _drawn(Shaw(16))
+    with torch.no_grad():
+        shaw.key_table.zero_()
+    _says(tells, {"Shaw(16), whose keys' table is zero": shaw}, True)
+
+
+def _codes(tells: Attempt) -> None:
+    _says(tells, {"Sinusoidal(64)": Sinusoidal(64), "Learned(64, 512)": Learned(64, 512)}, True)
+
+
+def _past(tells: Attempt) -> None:
+    """One that is made for the past is not asked."""
+    for name, encoding in {"ALiBi(4)": ALiBi(4), "XPos(16)": XPos(16)}.items():
+        found = tells(encoding)
+        expect(found is None, f"{tells.name}({name}) is {found}, though the mask hides all that is to the right")
+
+
+EXERCISES = {
+    "properties_fading": [
+        ("it runs, and only offsets matter", _meets("relative")),
+        ("the expected score never rises with distance", _meets("decays")),
+        ("scores do not grow without end", _meets("bounded")),
+        ("the last of 512 queries tells all keys apart", _meets("unique")),
+        ("it runs at any position, and a cache changes nothing", _meets("unlimited", "cacheable")),
+        ("no linear map moves it", _is_not_linear),
+    ],
+    "properties_mirror": [
+        ("without an encoding, left and right are the same", _nothing),
+        ("a function of the distance cannot tell them apart", _distances),
+        ("a function of the signed offset can", _signs),
+        ("what shows for some queries and keys counts", _rotations),
+        ("what shows in values only counts", _values),
+        ("what is added to tokens counts", _codes),
+        ("what is made for keys of the past does not apply: None", _past),
+    ],
+}
