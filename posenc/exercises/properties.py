@@ -1,6 +1,6 @@
 """Exercises of the chapter on wishes and how they are measured."""
 
-from typing import Any
+from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 import torch
@@ -9,6 +9,7 @@ from posenc import ALiBi, DistanceAware, Encoding, Learned, NoPE, RoPE, Shaw, Si
 from posenc.exercises.attempt import Attempt, CounterExample, expect
 from posenc.properties import Report, properties
 
+E = TypeVar("E", bound=Encoding)
 _REPORTS: WeakKeyDictionary[Attempt, Report] = WeakKeyDictionary()
 
 
@@ -38,7 +39,7 @@ def _is_not_linear(make: Attempt) -> None:
     expect(found.verdict == "fails", f"linear {found.verdict}: {found.finding}")
 
 
-def _drawn(encoding: Encoding) -> Encoding:
+def _drawn(encoding: E) -> E:
     """With parameters that are not zero: a table that starts at 0 says nothing."""
     generator = torch.Generator().manual_seed(3)
     with torch.no_grad():
@@ -78,8 +79,7 @@ def _rotations(tells: Attempt) -> None:
 
 def _values(tells: Attempt) -> None:
     shaw = _drawn(Shaw(16))
-    with torch.no_grad():
-        shaw.key_table.zero_()
+    torch.nn.init.zeros_(shaw.key_table)
     _says(tells, {"Shaw(16), whose keys' table is zero": shaw}, True)
 
 
