@@ -14,6 +14,7 @@ from __future__ import annotations
 import difflib
 import importlib
 import pkgutil
+import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -23,6 +24,8 @@ from posenc.exercises.attempt import Attempt, CounterExample
 from posenc.properties.fitting import undisturbed
 
 __all__ = ["Invariant", "Verdict", "check", "names"]
+
+WIDTH = 88  # of a verdict, as of code in a chapter
 
 Invariant = tuple[str, Callable[[Any], None]]
 
@@ -43,22 +46,22 @@ class Verdict:
 
     def __repr__(self) -> str:
         if self:
-            many = "the property holds" if self.properties == 1 else f"all {self.properties} properties hold"
-            return f"{self.name}: {many}"
-        return f"{self.name} fails.\nProperty: {self.failed}\nCounter-example: {self.counter_example}"
+            many = {1: "the property holds", 2: "both properties hold"}
+            return f"{self.name}: {many.get(self.properties, f'all {self.properties} properties hold')}"
+        told = (f"{self.name} fails.", f"Property: {self.failed}", f"Counter-example: {self.counter_example}")
+        return "\n".join(_wrapped(line) for line in told)
 
 
 def check(name: str, attempt: Callable[..., Any]) -> Verdict:
     """Holds what a reader wrote against the invariants of an exercise -> the first that fails, or that all hold.
 
     `attempt` is a function, or a class for exercises that ask for one. Whatever it raises or returns ends up in the
-    verdict. The random state is left as it was. Raises ValueError if there is no exercise of that name, and TypeError
-    if `attempt` cannot be called.
+    verdict. It runs on the CPU, without gradients, and the random state is left as it was. Raises ValueError if there
+    is no exercise of that name, and TypeError if `attempt` cannot be called.
     """
     known = _exercises()
     if name not in known:
-        near = difflib.get_close_matches(name, known, n=3) or sorted(known)
-        raise ValueError(f"there is no exercise {name!r}: did you mean {', '.join(near)}?")
+        raise ValueError(f"there is no exercise {name!r}: {_near(str(name), sorted(known))}")
     if not callable(attempt):
         raise TypeError(f"{attempt!r} cannot be called: pass the function itself, as in check({name!r}, my_function)")
     invariants = known[name]
@@ -73,6 +76,20 @@ def check(name: str, attempt: Callable[..., Any]) -> Verdict:
                 raised = f"{watched.last or 'what it returned'} led to {type(error).__name__}: {error}"
                 return Verdict(name, len(invariants), words, raised)
     return Verdict(name, len(invariants))
+
+
+def _near(name: str, known: list[str]) -> str:
+    """What may have been meant: names that are spelt alike, or contain the word, or are of the same chapter."""
+    near = difflib.get_close_matches(name, known, n=3)
+    near += [one for one in known if len(name) > 2 and (name in one or one.partition("_")[2] in name)]
+    near += [one for one in known if name.partition("_")[0] == one.partition("_")[0]]
+    if near:
+        return f"did you mean {' or '.join(dict.fromkeys(near))}?"
+    return f"posenc.exercises.names() lists all {len(known)}"
+
+
+def _wrapped(line: str) -> str:
+    return textwrap.fill(line, WIDTH, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
 
 
 def names() -> list[str]:

@@ -1,6 +1,9 @@
 """Exercises of the chapter on ALiBi."""
 
-from posenc.exercises.attempt import Attempt, close, expect
+import torch
+
+from posenc.alibi import alibi_slopes
+from posenc.exercises.attempt import Attempt, close, draw, expect
 
 
 def _one_each(slopes: Attempt) -> None:
@@ -45,6 +48,25 @@ def _between(slopes: Attempt) -> None:
         expect(close(found[power:].sort().values, many[0::2][: heads - power].sort().values), missed)
 
 
+def _offsets(sides: Attempt) -> None:
+    made, (q, k, v), pos = sides.encoding(4), draw(3, 1, 4, 12, 8), torch.arange(12)
+    there, moved = (sides.attend(made, q, k, v, p, p, causal=False) for p in (pos, pos + 50))
+    expect(close(there, moved, 1e-4), f"with {sides.last}, tokens at 0 to 11 and at 50 to 61 have other outputs")
+
+
+def _costs(sides: Attempt, side: int, share: float) -> None:
+    for heads in (1, 4, 6):
+        made, pos, slope = sides.encoding(heads), torch.arange(11), alibi_slopes(heads)
+        silent = torch.zeros(1, heads, 11, 8, dtype=torch.float64)
+        logit = sides.weights(made, silent, silent, pos, pos, causal=False)[0, :, 5].log()
+        for h in range(heads):
+            for n in (1, 2, 5):
+                cost = ((logit[h, 5] - logit[h, 5 + side * n]) / slope[h]).item()
+                key = f"a key {n} to the {'left' if side < 0 else 'right'}"
+                said = f"with {sides.last}, {key} costs {cost:.2f} times the slope of head {h}"
+                expect(abs(cost - share * n) < 1e-3, said)
+
+
 EXERCISES = {
     "alibi_slopes": [
         ("there is a slope for each head, positive, and no two are equal", _one_each),
@@ -52,5 +74,10 @@ EXERCISES = {
         ("for a power of two, the last slope is 1/256", _gentlest),
         ("for a power of two, the first slope equals that constant", _first_is_ratio),
         ("for other numbers, the slopes of the power below come first, then the steepest between them", _between),
+    ],
+    "alibi_sides": [
+        ("moving the text changes nothing", _offsets),
+        ("on the left, each position costs the slope, as in ALiBi", lambda sides: _costs(sides, -1, 1.0)),
+        ("on the right, each position costs half of it", lambda sides: _costs(sides, 1, 0.5)),
     ],
 }

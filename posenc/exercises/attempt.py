@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
+
+from posenc.attention import attend, attention_weights
+from posenc.encoding import Encoding
 
 
 class CounterExample(Exception):
@@ -17,32 +21,92 @@ class CounterExample(Exception):
 class Attempt:
     """A reader's function, or class: called as it is, it remembers its arguments and turns errors into evidence."""
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+    def __init__(self, function: Callable[..., Any], name: str = "") -> None:
+        own = getattr(function, "__name__", "")
         self.function = function
-        self.name = getattr(function, "__name__", "your function")
+        self.name = name or (own if own.isidentifier() else "your function")
         self.last = ""
         """The last call, as one would write it."""
 
     def __call__(self, *args: Any, **keywords: Any) -> Any:
-        given = [brief(argument) for argument in args] + [f"{key}={brief(word)}" for key, word in keywords.items()]
-        self.last = f"{self.name}({', '.join(given)})"
+        self._note(args, keywords)
         try:
             return self.function(*args, **keywords)
         except Exception as error:
-            raise CounterExample(f"{self.last} raises {type(error).__name__}: {error}") from error
+            raise CounterExample(f"{self.last} raises {_said(error)}") from error
 
     def tensor(self, *args: Any, shape: Sequence[int] | None = None, **keywords: Any) -> Tensor:
         """A call that has to return finite numbers, of a shape if one is given -> float64, on the CPU."""
-        found = self(*args, **keywords)
+        return self.numbers(self(*args, **keywords), shape)
+
+    def numbers(self, found: Any, shape: Sequence[int] | None = None) -> Tensor:
+        """What the last call returned, or a part of it, as `tensor` has it."""
         try:
-            found = torch.as_tensor(found).detach().cpu().double()
+            numbers = torch.as_tensor(found).detach().cpu().double()
         except Exception as error:
             raise CounterExample(f"{self.last} returns {brief(found)}, which is no tensor of numbers") from error
-        if shape is not None and tuple(found.shape) != tuple(shape):
-            raise CounterExample(f"{self.last} has the shape {tuple(found.shape)}, and {tuple(shape)} is asked for")
-        if not found.isfinite().all():
-            raise CounterExample(f"{self.last} has an entry that is {_odd(found)}")
+        if shape is not None and tuple(numbers.shape) != tuple(shape):
+            has = f"the shape {tuple(numbers.shape)}" if numbers.ndim else "no shape, as a single number"
+            raise CounterExample(f"{self.last} has {has}, and {tuple(shape)} is asked for")
+        if not numbers.isfinite().all():
+            raise CounterExample(f"{self.last} has an entry that is {_odd(numbers)}")
+        return numbers
+
+    def whole(self, *args: Any, shape: Sequence[int] | None = None, **keywords: Any) -> Tensor:
+        """A call that has to return whole numbers -> int64."""
+        found = self.tensor(*args, shape=shape, **keywords)
+        expect((found == found.round()).all(), f"{self.last} has an entry that is no whole number")
+        return found.long()
+
+    def refuses(self, kind: type[Exception], *args: Any, **keywords: Any) -> None:
+        """A call that has to raise."""
+        self._note(args, keywords)
+        try:
+            found = self.function(*args, **keywords)
+        except kind:
+            return
+        except Exception as error:
+            raise CounterExample(f"{self.last} raises {_said(error)}; a {kind.__name__} is asked for") from error
+        raise CounterExample(f"{self.last} returns {brief(found)}; a {kind.__name__} is asked for")
+
+    def encoding(self, *args: Any, **keywords: Any) -> Encoding:
+        """A call, of a class as a rule, that has to make an Encoding -> in float64, on the CPU."""
+        made = self(*args, **keywords)
+        expect(isinstance(made, Encoding), f"{self.last} is {brief(made)}; a subclass of Encoding is asked for")
+        return made.to("cpu", torch.float64)
+
+    def method(self, made: Any, name: str) -> Attempt:
+        """A method of what the last call made, to be watched in turn."""
+        found = getattr(made, name, None)
+        if not callable(found):
+            raise CounterExample(f"{self.last} has no method {name!r}")
+        return Attempt(found, f"{self.last}.{name}")
+
+    def attend(self, made: Encoding, q: Tensor, k: Tensor, v: Tensor, qpos: Tensor, kpos: Tensor, **o: Any) -> Tensor:
+        """Attention with what the last call made: its `query` and `key`, then `attend`."""
+        return self._through(made, lambda q, k: attend(q, k, v, made, qpos, kpos, **o), q, k, qpos, kpos, o)
+
+    def weights(self, made: Encoding, q: Tensor, k: Tensor, qpos: Tensor, kpos: Tensor, **o: Any) -> Tensor:
+        """The weights of that attention."""
+        return self._through(made, lambda q, k: attention_weights(q, k, made, qpos, kpos, **o), q, k, qpos, kpos, o)
+
+    def _through(
+        self, made: Encoding, run: Callable[[Tensor, Tensor], Tensor], q: Tensor, k: Tensor, qpos: Tensor, kpos: Tensor,
+        options: dict[str, Any],
+    ) -> Tensor:  # fmt: skip
+        maker, given = self.last, "".join(f", {key}={brief(value)}" for key, value in options.items())
+        self.last = f"attention with {maker}, queries at {_range(qpos)} and keys at {_range(kpos)}{given},"
+        try:
+            found = run(made.query(q, qpos), made.key(k, kpos))
+        except Exception as error:
+            raise CounterExample(f"{self.last} raises {_where(error, type(made))}{_said(error)}") from error
+        found = self.numbers(found)
+        self.last = maker
         return found
+
+    def _note(self, args: Sequence[Any], keywords: dict[str, Any]) -> None:
+        given = [brief(argument) for argument in args] + [f"{key}={brief(word)}" for key, word in keywords.items()]
+        self.last = f"{self.name}({', '.join(given)})"
 
 
 def expect(condition: bool | Tensor, counter_example: str) -> None:
@@ -56,16 +120,53 @@ def close(found: Tensor, expected: Tensor | float, atol: float = 1e-6) -> bool:
     return bool(torch.allclose(found.double(), torch.as_tensor(expected).double(), rtol=atol, atol=atol))
 
 
+def worst(found: Tensor, expected: Tensor) -> tuple[int, ...]:
+    """The index of the entry where two tensors differ most."""
+    at = int((found.double() - expected.double()).abs().argmax())
+    return tuple(int(n) for n in torch.unravel_index(torch.tensor(at), found.shape))
+
+
+def draw(*shape: int, seed: int = 0) -> Tensor:
+    """Standard normal numbers, always the same, in float64."""
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
 def brief(value: Any) -> str:
-    """A value as one would write it; a long tensor by its shape."""
+    """A value as one would write it; what is long by its kind and size, and never an address."""
     if isinstance(value, Tensor):
         if value.numel() <= 6 and value.dim() <= 1:
             return f"tensor({[_round(entry) for entry in value.tolist()] if value.dim() else _round(value.item())})"
-        return f"<tensor {tuple(value.shape)}>"
+        return f"tensor<{'×'.join(map(str, value.shape))}>"
     if isinstance(value, float):
         return str(_round(value))
     text = repr(value)
-    return text if len(text) <= 60 else f"<{type(value).__name__}>"
+    if len(text) <= 60 and "\n" not in text and not re.search(r"\b0x[0-9a-f]{4,}", text):
+        return text
+    if isinstance(value, list | tuple):
+        return f"<{type(value).__name__} of {len(value)}>"
+    name = getattr(value, "__name__", "")
+    return name if name.isidentifier() else f"<{type(value).__name__}>"
+
+
+def _said(error: Exception) -> str:
+    """An error in one line."""
+    said = " ".join(str(error).split())
+    return f"{type(error).__name__}: {said}" if said else type(error).__name__
+
+
+def _where(error: Exception, made: type) -> str:
+    """In which method of a reader's class it was raised, if in one."""
+    found, trace = "", error.__traceback__
+    while trace is not None:
+        name = trace.tb_frame.f_code.co_qualname
+        if name.startswith(f"{made.__qualname__}.") and name != f"{made.__qualname__}.__init__":
+            found = f"in {name.replace('.<locals>', '')} "
+        trace = trace.tb_next
+    return found
+
+
+def _range(pos: Tensor) -> str:
+    return f"{int(pos.min())} to {int(pos.max())}" if pos.numel() > 1 else f"{int(pos)}"
 
 
 def _round(value: Any) -> Any:
