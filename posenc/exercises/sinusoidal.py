@@ -121,10 +121,9 @@ def _finds(starts: Attempt, first: int, last: int) -> None:
     looks = (code[first:] @ A @ code.T).masked_fill(j > i[:, None], -math.inf).argmax(-1)
     wrong = (looks != i - 3).nonzero()[:, 0]
     if len(wrong):
-        i = first + int(wrong[0])
-        raise CounterExample(
-            f"trained on windows from {starts.last}, the query at {i} looks at {int(looks[i - first])}"
-        )
+        n = int(wrong[0])
+        said = f"trained on windows from {starts.last}, query {first + n}"
+        raise CounterExample(f"{said} looks at {int(looks[n])}")
 
 
 def _fitted(starts: list[int]) -> Tensor:
