@@ -15,7 +15,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from posenc import ENCODINGS
+from posenc import ENCODINGS, Transformer
 from posenc.lab import (
     EXPERIMENTS,
     PRESETS,
@@ -159,6 +159,25 @@ def test_masked_bytes_are_15_in_100_and_of_three_kinds(corpus):
     assert (shown == config.MASK).float().mean().item() == pytest.approx(0.8, abs=0.03)
     assert (shown == there).float().mean().item() == pytest.approx(0.1, abs=0.03)
     assert shown.max() <= config.MASK
+
+
+def test_a_small_model_learns_on_a_page(corpus):
+    def losses(seed: int) -> tuple[float, torch.Tensor]:
+        torch.manual_seed(0)
+        model = Transformer(256, layers=1, model_dim=32, heads=2, length=16)
+        fitted = training.fit(model, corpus.train, steps=60, length=16, count=8, seed=seed)
+        assert fitted is model
+        assert not model.training
+        tokens = draw(corpus.held_out, 16, 32, torch.Generator().manual_seed(1))
+        logits = model(tokens[:, :-1]).flatten(0, 1)
+        return torch.nn.functional.cross_entropy(
+            logits, tokens[:, 1:].flatten()
+        ).item(), model.embedding.weight.detach()
+
+    (loss_, weight), (_, again), (_, other) = losses(0), losses(0), losses(1)
+    assert loss_ < 4.0  # chance is ln 256 = 5.5
+    assert torch.equal(weight, again)
+    assert not torch.equal(weight, other)
 
 
 def test_the_rate_rises_then_falls_to_a_tenth():

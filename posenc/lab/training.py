@@ -13,11 +13,12 @@ import torch.distributed as dist
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
+from torch.nn.functional import cross_entropy
 from torch.nn.utils import clip_grad_norm_
 from tqdm import tqdm
 
 from posenc.lab.config import Run
-from posenc.lab.corpus import Corpus
+from posenc.lab.corpus import Corpus, batch
 from posenc.lab.objectives import SEGMENTS, loss
 from posenc.model import Transformer
 
@@ -73,6 +74,26 @@ def train(
                 _write(path, state | {"model": model.state_dict(), "optimizer": optimizer.state_dict()})
     bar.close()
     return model.eval(), state["curve"], state["seconds"]
+
+
+def fit(
+    model: Transformer, text: Tensor, *, steps: int, length: int, count: int, highest: float = 4e-3, seed: int = 0
+) -> Transformer:
+    """Trains a small model on a page: AdamW, `count` windows of `length` bytes of text (N,) a step -> the same model.
+
+    The learning rate rises in a tenth of the steps and then falls in a straight line. Nothing is kept, clipped or
+    decayed apart: for what is to be resumed and compared there is `train`.
+    """
+    optimizer = torch.optim.AdamW(model.parameters(), betas=(0.9, 0.95))
+    generator, device = torch.Generator().manual_seed(seed), next(model.parameters()).device
+    for step in range(steps):
+        for group in optimizer.param_groups:
+            group["lr"] = highest * min(1, 10 * (step + 1) / steps, 1.05 - step / steps)
+        tokens = batch(text, length, count, generator).to(device)
+        cross_entropy(model(tokens[:, :-1]).flatten(0, 1), tokens[:, 1:].flatten()).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    return model.eval()
 
 
 def rate(step: int, steps: int, highest: float, warmup: float = 0.1) -> float:
