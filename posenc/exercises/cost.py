@@ -14,7 +14,8 @@ class _Largest(TorchDispatchMode):
 
     def __init__(self) -> None:
         super().__init__()
-        self.size, self.shape = 0, ()
+        self.size = 0
+        self.shape: tuple[int, ...] = ()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         found = func(*args, **(kwargs or {}))
