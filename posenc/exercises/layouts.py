@@ -1,0 +1,95 @@
+"""Exercises of the chapter on layouts."""
+
+import torch
+from torch import Tensor
+
+from posenc.exercises.attempt import Attempt, close, expect
+from posenc.rope import rotate
+from posenc.sinusoidal import frequencies
+
+# heads, heads of keys and values, channels of a head, and how many of them turn
+PLAIN = ((1, 1, 8, 8), (3, 3, 8, 8), (4, 4, 16, 16))
+GROUPED = ((4, 2, 8, 8), (6, 1, 12, 12))
+PARTLY = ((2, 2, 16, 8), (4, 2, 24, 6))
+ALL = PLAIN + GROUPED + PARTLY
+WIDTH = 10
+
+
+def _weight(heads: int, kv_heads: int, head_dim: int) -> Tensor:
+    generator = torch.Generator().manual_seed(head_dim + heads)
+    return torch.randn((heads + 2 * kv_heads) * head_dim, WIDTH, generator=generator, dtype=torch.float64)
+
+
+def _scores(weight: Tensor, heads: int, kv_heads: int, head_dim: int, rotary_dim: int, layout: str) -> Tensor:
+    """Scores of twelve random tokens, (heads, 12, 12), from the rows of queries and keys."""
+    x = torch.randn(12, WIDTH, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    pos, freq = torch.arange(5, 17), frequencies(rotary_dim, dtype=torch.float64)
+    parts = weight.double().split([heads * head_dim, kv_heads * head_dim, kv_heads * head_dim])
+
+    def turned(rows: Tensor) -> Tensor:
+        y = (x @ rows.T).unflatten(-1, (-1, head_dim)).transpose(0, 1)  # (H, L, d)
+        return torch.cat((rotate(y[..., :rotary_dim], pos, freq, layout=layout), y[..., rotary_dim:]), -1)
+
+    return turned(parts[0]) @ turned(parts[1]).repeat_interleave(heads // kv_heads, 0).mT
+
+
+def _moved(fused: Attempt, sizes: tuple[int, int, int, int]) -> tuple[Tensor, Tensor]:
+    heads, kv_heads, head_dim, _ = sizes
+    weight = _weight(heads, kv_heads, head_dim)
+    return weight, fused.tensor(weight.clone(), *sizes, shape=weight.shape)
+
+
+def _rows(fused: Attempt) -> None:
+    for sizes in ALL:
+        weight, found = _moved(fused, sizes)
+        for row in weight:
+            times = int((found == row).all(-1).sum())
+            expect(times == 1, f"{fused.last}: a row of the weight is there {times} times")
+
+
+def _values(fused: Attempt) -> None:
+    for sizes in ALL:
+        weight, found = _moved(fused, sizes)
+        values = sizes[1] * sizes[2]
+        changed = int((found[-values:] != weight[-values:]).any(-1).sum())
+        expect(changed == 0, f"{fused.last}: {changed} of the last {values} rows are not what they were")
+
+
+def _equal(fused: Attempt, cases: tuple[tuple[int, int, int, int], ...]) -> None:
+    for sizes in cases:
+        weight, found = _moved(fused, sizes)
+        right, got = _scores(weight, *sizes, layout="interleaved"), _scores(found, *sizes, layout="half")
+        off = (got - right).abs().amax((1, 2))
+        worst = int(off.argmax())
+        expect(close(got, right), f"{fused.last}: a score of head {worst} is off by {off[worst]:.2g}")
+
+
+def _plain(fused: Attempt) -> None:
+    _equal(fused, PLAIN)
+
+
+def _grouped(fused: Attempt) -> None:
+    _equal(fused, GROUPED)
+
+
+def _partly(fused: Attempt) -> None:
+    _equal(fused, PARTLY)
+
+
+def _untouched(fused: Attempt) -> None:
+    weight = _weight(4, 2, 8)
+    before = weight.clone()
+    fused.tensor(weight, 4, 2, 8, 8, shape=weight.shape)
+    expect(torch.equal(weight, before), f"{fused.last} changes the weight that it was given")
+
+
+EXERCISES = {
+    "layouts_fused": [
+        ("every row of the weight is there once", _rows),
+        ("rows of values stay where they are", _values),
+        ("with as many heads of keys as of queries, scores in the half layout are what they were", _plain),
+        ("and with fewer heads of keys", _grouped),
+        ("and if only a part of each head turns", _partly),
+        ("the weight that is given is not changed", _untouched),
+    ],
+}
