@@ -1,0 +1,61 @@
+import torch
+
+
+def columns(log_gate):
+    return -log_gate.cumsum(-1)
+
+
+def so_far(log_gate):
+    return log_gate.cumsum(-1)
+
+
+def own_gate(log_gate):
+    return log_gate - log_gate.cumsum(-1)
+
+
+def sum_of_gates(log_gate):
+    return -log_gate.exp().cumsum(-1)
+
+
+def over_sequences(log_gate):
+    return -log_gate.cumsum(0)
+
+
+def positions(gate):
+    return gate.tril().flip(-1).cumsum(-1).flip(-1).tril()
+
+
+def late_mask(gate):
+    return gate.flip(-1).cumsum(-1).flip(-1).tril()
+
+
+def from_the_left(gate):
+    return gate.tril().cumsum(-1).tril()
+
+
+def without_the_key(gate):
+    gate = gate.tril()
+    return (gate.flip(-1).cumsum(-1).flip(-1) - gate).tril()
+
+
+def over_queries(gate):
+    return gate.tril().flip(-2).cumsum(-2).flip(-2).tril()
+
+
+SOLUTIONS = {"frontier_forget": columns, "frontier_count": positions}
+WRONG = {
+    "frontier_forget": [
+        (so_far, "with equal gates"),
+        (own_gate, "its own key"),
+        (sum_of_gates, "prefer no key"),
+        (over_sequences, "in every row"),
+        (lambda log_gate: torch.zeros_like(log_gate), "with equal gates"),
+    ],
+    "frontier_count": [
+        (late_mask, "with all gates at 1"),
+        (from_the_left, "with all gates at 1"),
+        (without_the_key, "with all gates at 1"),
+        (over_queries, "with all gates at 1"),
+        (lambda gate: gate.flip(-1).cumsum(-1).flip(-1), "the future"),
+    ],
+}
