@@ -618,6 +618,20 @@ RETURNED = [
 ]  # fmt: skip
 
 
+def test_queries_and_keys_may_both_have_more_channels():
+    class Doubled(Encoding):
+        """Two channels for each that it is given, as PoPE has them."""
+
+        def query(self, q, pos):
+            angle = pos.to(q.dtype)[..., None] * frequencies(2 * q.shape[-1]).to(q)
+            return torch.cat((q * angle.cos(), q * angle.sin()), -1)
+
+        key = query
+
+    report = properties(Doubled(), model_dim=16, heads=2, head_dim=8, length=32)
+    assert report["relative"] and report["cacheable"]
+
+
 @pytest.mark.parametrize(("door", "returned", "told"), RETURNED)
 def test_a_door_that_returns_something_else_is_named(door, returned, told):
     with pytest.raises(ValueError, match=re.escape(told)):

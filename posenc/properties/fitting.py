@@ -63,13 +63,16 @@ def _doors(probe: Probe, pos: Tensor) -> None:
     at, square, before = pos.expand(2, -1), (2, heads, 3, 3), (x.clone(), q.clone())
     if "embed" in encoding.doors:
         _check.returned(encoding, "embed", encoding.embed(x, pos), tuple(x.shape), "as it was given (B, L, D)")
-    for door in ("query", "key"):
-        if door in encoding.doors:
-            vectors = getattr(encoding, door)(q, pos)
-            _check.returned(encoding, door, vectors, tuple(q.shape), "as it was given (B, H, L, d)")
+    turned = encoding.query(q, pos), encoding.key(q, pos)
+    wider = all(isinstance(x, Tensor) for x in turned) and turned[0].shape == turned[1].shape != q.shape
+    shape = (
+        turned[0].shape if wider and turned[0].shape[:-1] == q.shape[:-1] else q.shape
+    )  # both may have more channels
+    for door, vectors in zip(("query", "key"), turned, strict=True):
+        _check.returned(encoding, door, vectors, tuple(shape), "as it was given (B, H, L, d)")
     _check.untouched(encoding, (x, q), before)
     if encoding.bias is not None:
-        bias = encoding.bias(q, q, at, at)
+        bias = encoding.bias(*turned, at, at)
         bias = bias(*_index(q, q)) if callable(bias) else bias
         if bias is None:
             _check.returned(encoding, "bias", bias, square, "or what broadcasts to it, or a function f(b, h, i, j)")
