@@ -188,7 +188,7 @@ def _step(may_see: Attempt) -> None:
     for i in range(7):
         row = _mask(may_see, torch.tensor([i]), torch.arange(7))[0]
         there = f"the token at {int(POS[i])} of document {int(DOC[i])}"
-        expect(torch.equal(row, full[i]), f"{there}, as the only query, sees {int(row.sum())} keys and not its own")
+        expect(torch.equal(row, full[i]), f"{there}, as the only query, sees {int(row.sum())} keys, not its own")
 
 
 def _any_order(may_see: Attempt) -> None:
