@@ -21,24 +21,29 @@ def _numbered(positions: Attempt, real: Tensor, start: Tensor) -> Tensor:
     return found
 
 
+def _whole(found: Tensor) -> list[int]:
+    return [int(position) for position in found]
+
+
 def _from_start(positions: Attempt) -> None:
     for start in (0, 1, 7, 300):
         found = _numbered(positions, torch.ones(3, 5, dtype=torch.bool), torch.full((3,), start))
         right = (found == start + torch.arange(5)).all()
-        expect(right, f"{positions.last}, three texts that go on from {start}, gives {found[0].tolist()}")
+        expect(right, f"{positions.last}, three texts that go on from {start}, gives {_whole(found[0])}")
 
 
 def _rows_apart(positions: Attempt) -> None:
     start = torch.tensor([4, 0, 9])
     found = _numbered(positions, torch.ones(3, 2, dtype=torch.bool), start)
-    for row, first in zip(found.tolist(), start.tolist(), strict=True):
-        expect(row == [first, first + 1], f"a text that goes on from {first}, beside others, is numbered {row}")
+    for row, first in zip(found, start.tolist(), strict=True):
+        given = _whole(row)
+        expect(given == [first, first + 1], f"a text that goes on from {first}, beside others, is numbered {given}")
 
 
 def _only_real(positions: Attempt) -> None:
     found = _numbered(positions, PADDED, torch.zeros(4, dtype=torch.long))
     for row, real in zip(found, PADDED, strict=True):
-        given, kinds = row[real].tolist(), "".join(".x"[int(here)] for here in real)
+        given, kinds = _whole(row[real]), "".join(".x"[int(here)] for here in real)
         expect(given == list(range(len(given))), f"the tokens of {kinds} (x a token, . padding) get {given}")
 
 
