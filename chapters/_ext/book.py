@@ -73,7 +73,8 @@ def link(app: Sphinx, config: Config) -> None:
 def key() -> str:
     """One short word for all that a notebook's outputs depend on apart from the notebook itself."""
     digest = hashlib.sha256()
-    for path in sorted((ROOT / "posenc").rglob("*.py")):
+    files = [path for kind in ("*.py", "*.json", "*.safetensors") for path in (ROOT / "posenc").rglob(kind)]
+    for path in sorted(files):  # programs, and the results and weights that chapters read
         digest.update(path.relative_to(ROOT).as_posix().encode() + b"\0" + path.read_bytes())
     for name in ("torch", "numpy", "onnxscript", "matplotlib", "ipython"):
         digest.update(f"{name} {metadata.version(name)}\n".encode())
