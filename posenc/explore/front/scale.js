@@ -55,6 +55,14 @@ export function format(value) {
   return text.replace("-", "\u2212");
 }
 
+/** The label of a tick on a logarithmic axis: powers of ten, nothing between them. */
+export function decade(value) {
+  const power = Math.round(Math.log10(value));
+  if (Math.abs(Math.log10(value) - power) > 1e-9) return "";
+  if (power >= -2 && power <= 3) return format(10 ** power);
+  return "10" + String(power).replace(/./g, (sign) => "⁰¹²³⁴⁵⁶⁷⁸⁹⁻"["0123456789-".indexOf(sign)]);
+}
+
 /** A state as the end of an address, and back; what does not fit the controls is left out. */
 export function toHash(id, controls, values) {
   const query = new URLSearchParams();

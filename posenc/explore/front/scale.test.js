@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { format, fromHash, parse, stepOf, steps, toHash, valueAt } from "./scale.js";
+import { decade, format, fromHash, parse, stepOf, steps, toHash, valueAt } from "./scale.js";
 
 const base = { kind: "slider", name: "base", label: "base", min: 10, max: 1e6, step: 1 / 40, log: true, integer: false };
 const dim = { kind: "slider", name: "dim", label: "dim", min: 8, max: 125, step: 8, log: false, integer: true };
@@ -59,4 +59,11 @@ test("an address that does not fit changes nothing that it should not", () => {
   assert.equal(fromHash("#explore-ab?base=100", "explore-a", controls), null);
   assert.deepEqual(fromHash("#explore-a?base=1&dim=<i>&layout=7&causal=maybe&x=1", "explore-a", controls), {});
   assert.deepEqual(fromHash("#explore-a?base=100", "explore-a", controls), { base: 100 });
+});
+
+test("a logarithmic axis is labelled at powers of ten, briefly", () => {
+  assert.deepEqual([0.01, 1, 1000].map(decade), ["0.01", "1", "1,000"]);
+  assert.deepEqual([1e-3, 1e4, 1e6, 1e-12].map(decade), ["10⁻³", "10⁴", "10⁶", "10⁻¹²"]);
+  assert.deepEqual([2, 30, 0.5].map(decade), ["", "", ""]);
+  assert.equal(decade(10 ** -4 * (1 + 1e-12)), "10⁻⁴"); // the axis reaches it by rounding
 });

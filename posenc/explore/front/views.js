@@ -1,7 +1,7 @@
 // Draws the tensors it is given, with Observable Plot's axes. It computes no scheme.
 
 import * as Plot from "@observablehq/plot";
-import { format } from "./scale.js";
+import { decade, format } from "./scale.js";
 
 const STYLE = { background: "transparent", color: "currentColor", fontFamily: "inherit", fontSize: "12px", overflow: "visible" };
 const MARGIN = { marginTop: 10, marginRight: 14, marginBottom: 38, marginLeft: 52 };
@@ -33,8 +33,6 @@ function integerTicks(low, high, most) {
   return ticks;
 }
 
-// A logarithmic axis is labelled at its powers of ten.
-const decade = (v) => (Math.abs(Math.log10(v) - Math.round(Math.log10(v))) < 1e-9 ? format(v) : "");
 const scale = (log) => (log ? { type: "log", tickFormat: decade } : { type: "linear" });
 const bytes = (base64) => Uint8Array.from(atob(base64), (c) => c.charCodeAt(0));
 
