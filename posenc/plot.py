@@ -35,7 +35,7 @@ COLOURS = {
     "position": "#c4669b",
     "nope": "#808080",
     "sinusoidal": "#0b7bc1",
-    "learned": "#4b91c9",
+    "learned": "#5560e6",
     "shaw": "#009e73",
     "transformer_xl": "#5a9a3c",
     "t5": "#a57c00",
