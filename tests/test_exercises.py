@@ -70,9 +70,10 @@ def test_a_chapter_shows_each_of_its_exercises_refuted_and_solved(stem: str) -> 
     notebook = json.loads((CHAPTERS / f"{stem}.ipynb").read_text(encoding="utf-8"))
     cells = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
     called = [name for cell in cells for name in re.findall(r'check\(\s*"(\w+)"', "".join(cell["source"]))]
-    assert set(called) == set(OF_CHAPTER.get(stem, []))
+    assert OF_CHAPTER[stem], f"posenc/exercises/{stem}.py has no exercise"
+    assert set(called) == set(OF_CHAPTER[stem])
     shown = str([cell["outputs"] for cell in cells])
-    for name in OF_CHAPTER.get(stem, []):
+    for name in OF_CHAPTER[stem]:
         assert f"{name} fails." in shown
         assert re.search(rf"{name}: (the property holds|both properties hold|all \d+ properties hold)", shown)
 

@@ -169,10 +169,9 @@ def test_a_small_model_learns_on_a_page(corpus):
         assert fitted is model
         assert not model.training
         tokens = draw(corpus.held_out, 16, 32, torch.Generator().manual_seed(1))
-        logits = model(tokens[:, :-1]).flatten(0, 1)
-        return torch.nn.functional.cross_entropy(
-            logits, tokens[:, 1:].flatten()
-        ).item(), model.embedding.weight.detach()
+        logits, wanted = model(tokens[:, :-1]).flatten(0, 1), tokens[:, 1:].flatten()
+        loss_ = torch.nn.functional.cross_entropy(logits, wanted).item()
+        return loss_, model.embedding.weight.detach()
 
     (loss_, weight), (_, again), (_, other) = losses(0), losses(0), losses(1)
     assert loss_ < 4.0  # chance is ln 256 = 5.5

@@ -64,10 +64,8 @@ def _doors(probe: Probe, pos: Tensor) -> None:
     if "embed" in encoding.doors:
         _check.returned(encoding, "embed", encoding.embed(x, pos), tuple(x.shape), "as it was given (B, L, D)")
     turned = encoding.query(q, pos), encoding.key(q, pos)
-    wider = all(isinstance(x, Tensor) for x in turned) and turned[0].shape == turned[1].shape != q.shape
-    shape = (
-        turned[0].shape if wider and turned[0].shape[:-1] == q.shape[:-1] else q.shape
-    )  # both may have more channels
+    fits = all(isinstance(x, Tensor) and x.shape[:-1] == q.shape[:-1] for x in turned)
+    shape = turned[0].shape if fits and turned[0].shape == turned[1].shape else q.shape  # both may have more channels
     for door, vectors in zip(("query", "key"), turned, strict=True):
         _check.returned(encoding, door, vectors, tuple(shape), "as it was given (B, H, L, d)")
     _check.untouched(encoding, (x, q), before)
