@@ -3,11 +3,7 @@
 import torch
 from torch import Tensor
 
-from posenc.exercises.attempt import Attempt, close, expect
-
-
-def _draw(*shape: int, seed: int = 0) -> Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+from posenc.exercises.attempt import Attempt, close, draw, expect
 
 
 # ---- positions(real, start) ----------------------------------------------------------------------------------------
@@ -74,19 +70,19 @@ def _turned(turn: Attempt, x: Tensor, pos: Tensor) -> Tensor:
 
 
 def _zero_stays(turn: Attempt) -> None:
-    x = _draw(5, 8)
+    x = draw(5, 8)
     expect(close(_turned(turn, x, torch.zeros(5, dtype=torch.long)), x), "at position 0 a vector changes")
 
 
 def _length_is_kept(turn: Attempt) -> None:
-    x = _draw(40, 8, seed=1)
+    x = draw(40, 8, seed=1)
     ratio = _turned(turn, x, torch.arange(40)).norm(dim=-1) / x.norm(dim=-1)
     worst = int((ratio - 1).abs().argmax())
     expect(close(ratio, torch.ones(40)), f"the vector at position {worst} becomes {ratio[worst]:.2f} times as long")
 
 
 def _offsets_only(turn: Attempt) -> None:
-    q, k, pos = _draw(6, 8, seed=2), _draw(6, 8, seed=3), torch.arange(6)
+    q, k, pos = draw(6, 8, seed=2), draw(6, 8, seed=3), torch.arange(6)
     here = _turned(turn, q, pos) @ _turned(turn, k, pos).T
     there = _turned(turn, q, pos + 50) @ _turned(turn, k, pos + 50).T
     off = float((here - there).abs().max())
@@ -107,7 +103,7 @@ def _halves(turn: Attempt) -> None:
 
 
 def _bf16(turn: Attempt) -> None:
-    x, pos = _draw(4, 8, seed=4).bfloat16(), torch.tensor([0, 10, 300, 2001])
+    x, pos = draw(4, 8, seed=4).bfloat16(), torch.tensor([0, 10, 300, 2001])
     found = turn(x, pos, FREQ)
     expect(isinstance(found, Tensor), f"{turn.last} returns no tensor")
     expect(found.dtype == torch.bfloat16, f"x is bfloat16, and what comes back is {found.dtype}")
@@ -145,7 +141,7 @@ def _own_row(by_key: Attempt) -> None:
 
 
 def _leading_axes(by_key: Attempt) -> None:
-    table = _draw(2, 3, 4, 7, seed=5)
+    table = draw(2, 3, 4, 7, seed=5)
     found = by_key.tensor(table, shape=(2, 3, 4, 4))
     one = torch.stack([by_key.tensor(part, shape=(4, 4)) for part in table.flatten(0, 1)]).unflatten(0, (2, 3))
     expect(close(found, one), "a head of a batch gets something else than by itself")

@@ -6,7 +6,7 @@ import math
 import torch
 from torch import Tensor
 
-from posenc.exercises.attempt import Attempt, close, expect
+from posenc.exercises.attempt import Attempt, close, draw, expect
 
 Span = int | tuple[int, int, int]
 
@@ -15,10 +15,6 @@ SPANS: list[list[Span]] = [
     [4], [2, (1, 2, 3), 2], [(1, 5, 2), 3], [1, (1, 2, 6), 1, (1, 3, 3), 2], [2, (5, 2, 3), 2],
     [(3, 3, 3), (1, 2, 2), 1],
 ]  # fmt: skip
-
-
-def _random(*shape: int, seed: int = 0) -> Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def _places(*rows: tuple[float, float]) -> Tensor:
@@ -32,7 +28,7 @@ def _matrix(turn: Attempt, dim: int, row: float, column: float) -> Tensor:
 
 def _lengths(turn: Attempt) -> None:
     for dim in DIMS:
-        x, coords = _random(12, dim), _random(12, 2, seed=1).mul(9).round()
+        x, coords = draw(12, dim), draw(12, 2, seed=1).mul(9).round()
         found = turn.tensor(x, coords, shape=(12, dim))
         worst = int((found.norm(dim=-1) - x.norm(dim=-1)).abs().argmax())
         expect(
@@ -43,7 +39,7 @@ def _lengths(turn: Attempt) -> None:
 
 def _relative(turn: Attempt) -> None:
     for dim, (down, right) in itertools.product(DIMS, ((1.0, 0.0), (0.0, 1.0), (3.0, -2.0))):
-        q, k, coords = _random(9, dim), _random(9, dim, seed=1), _random(9, 2, seed=2).mul(9).round()
+        q, k, coords = draw(9, dim), draw(9, dim, seed=1), draw(9, 2, seed=2).mul(9).round()
         move = _places((down, right))
         before, after = (turn.tensor(q, c) @ turn.tensor(k, c).T for c in (coords, coords + move))
         expect(close(before, after), f"all places moved by ({down:g}, {right:g}), d = {dim}: scores change")

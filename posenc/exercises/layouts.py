@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from posenc.exercises.attempt import Attempt, close, expect
+from posenc.exercises.attempt import Attempt, close, draw, expect
 from posenc.rope import rotate
 from posenc.sinusoidal import frequencies
 
@@ -16,13 +16,12 @@ WIDTH = 10
 
 
 def _weight(heads: int, kv_heads: int, head_dim: int) -> Tensor:
-    generator = torch.Generator().manual_seed(head_dim + heads)
-    return torch.randn((heads + 2 * kv_heads) * head_dim, WIDTH, generator=generator, dtype=torch.float64)
+    return draw((heads + 2 * kv_heads) * head_dim, WIDTH, seed=head_dim + heads)
 
 
 def _scores(weight: Tensor, heads: int, kv_heads: int, head_dim: int, rotary_dim: int, layout: str) -> Tensor:
     """Scores of twelve random tokens, (heads, 12, 12), from the rows of queries and keys."""
-    x = torch.randn(12, WIDTH, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    x = draw(12, WIDTH, seed=1)
     pos, freq = torch.arange(5, 17), frequencies(rotary_dim, dtype=torch.float64)
     parts = weight.double().split([heads * head_dim, kv_heads * head_dim, kv_heads * head_dim])
 
