@@ -5,7 +5,6 @@ from torch import Tensor
 
 from posenc.exercises.attempt import Attempt, close, draw, expect
 
-
 # ---- positions(real, start) ----------------------------------------------------------------------------------------
 
 PADDED = torch.tensor([[1, 1, 1, 1, 1, 1], [0, 0, 1, 1, 1, 1], [1, 1, 1, 0, 0, 0], [1, 0, 0, 1, 0, 1]]).bool()
