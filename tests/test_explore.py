@@ -271,6 +271,27 @@ def test_there_is_a_graph_for_each_combination_of_choices():
         assert angle.tolist() == [0.25 * sign * twice]
 
 
+def test_graphs_are_the_same_each_time_and_hold_no_more_than_their_own_part():
+    onnx = pytest.importorskip("onnx")
+    made, _ = graphs(Explorer(turned, (Plane(), Readout()), TURNED))
+    assert graphs(Explorer(turned, (Plane(), Readout()), TURNED))[0] == made
+    alone, _ = graphs(Explorer(turned, (Plane(), Readout()), {"angle": (-3.0, 3.0)}))
+    mine, other = (onnx.load_from_string(graph).graph for graph in (made["0,0"], alone[""]))
+    assert [node.op_type for node in mine.node] == [node.op_type for node in other.node]
+    names = [tensor.name for tensor in mine.initializer]
+    assert len(names) == len(other.initializer) and names == sorted(names)
+
+
+def test_of_several_choices_the_one_that_cannot_be_exported_is_named():
+    pytest.importorskip("onnxscript")
+
+    def shown(x=0.5, how="easily"):
+        return torch.ones(1) * (math.lgamma(x) if how == "hardly" else x)
+
+    with pytest.raises(ExportError, match=r"explore\(shown\) at how=hardly cannot be exported"):
+        graphs(Explorer(shown, (Readout(),), {"x": (0.5, 1.0), "how": ["easily", "hardly"]}))
+
+
 @pytest.mark.parametrize(
     ("function", "abbreviations", "reason"),
     [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import itertools
 import logging
 import time
 import warnings
@@ -11,6 +12,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
+import onnx_ir as ir
+import onnxscript.optimizer
 import torch
 from torch import Tensor, nn
 
@@ -26,54 +29,66 @@ class ExportError(RuntimeError):
 
 
 class _Bound(nn.Module):
-    """The function with its choices fixed; its inputs are the sliders, its outputs what the views draw."""
+    """The function once for each way to fix its choices; its inputs are the sliders, its outputs what views draw."""
 
-    def __init__(self, explorer: Explorer, fixed: Mapping[str, Any], names: list[str]) -> None:
+    def __init__(self, explorer: Explorer, choices: list[dict[str, Any]], names: list[str]) -> None:
         super().__init__()
-        self.explorer, self.fixed, self.names = explorer, fixed, names
+        self.explorer, self.choices, self.names = explorer, choices, names
 
     def forward(self, *inputs: Any) -> tuple[Tensor, ...]:
         arguments = dict(zip(self.names, inputs, strict=True))
-        return tuple(t + 0 for t in self.explorer.read(self.explorer.function(**arguments, **self.fixed)))
+        found = (self.explorer.read(self.explorer.function(**arguments, **fixed)) for fixed in self.choices)
+        return tuple(t + 0 for each in found for t in each)
 
 
 def graphs(explorer: Explorer) -> tuple[dict[str, bytes], bool]:
     """An ONNX graph for each combination of choices, and whether any of them is too slow for a page's main thread."""
-    variants = list(explorer.variants())
+    variants = dict(explorer.variants())
     if len(variants) > MOST_VARIANTS:
         raise ExportError(
             f"explore({explorer.name}): {len(variants)} combinations of choices and tick boxes need a graph each, "
             f"more than {MOST_VARIANTS}: make some of them sliders, or split the explorer"
         )
-    made, slowest = {}, 0.0
-    for key, fixed in variants:
-        made[key] = _export(explorer, fixed)
-        slowest = max(slowest, _verify(explorer, fixed, made[key]))
-    return made, slowest > SLOW
+    try:
+        found = _export(explorer, list(variants.values()))
+    except ExportError:  # one by one, so that the message names the choices that cannot be exported
+        found = [graph for fixed in variants.values() for graph in _export(explorer, [fixed])]
+    made = dict(zip(variants, found, strict=True))
+    return made, max(_verify(explorer, variants[key], graph) for key, graph in made.items()) > SLOW
 
 
-def _export(explorer: Explorer, fixed: Mapping[str, Any]) -> bytes:
+def _export(explorer: Explorer, choices: list[dict[str, Any]]) -> list[bytes]:
+    """A graph for each of these choices: all in one export, which costs a second before it begins, then taken apart."""
     sliders = [c for c in explorer.controls if isinstance(c, Slider)]
     values = explorer.arguments({c.name: c.start for c in sliders})
-    bound = _Bound(explorer, fixed, [c.name for c in sliders]).eval()
+    bound = _Bound(explorer, choices, [c.name for c in sliders]).eval()
     shapes = tuple(torch.export.Dim.DYNAMIC if c.integer else None for c in sliders)
     try:
         with _quiet(), torch.no_grad():
             program = torch.onnx.export(
-                bound, tuple(_typical(c, values[c.name]) for c in sliders), dynamo=True, verbose=False,
+                bound, tuple(_typical(c, values[c.name]) for c in sliders), dynamo=True, optimize=False, verbose=False,
                 input_names=[c.name for c in sliders], dynamic_shapes=(shapes,) if sliders else None,
             )  # fmt: skip
             assert program is not None
-            proto = program.model_proto
-            for each in (*proto.graph.node, *proto.graph.value_info, *proto.graph.input, *proto.graph.output):
-                each.ClearField("metadata_props")  # where it came from: most of the bytes, and paths of this machine
-            return proto.SerializeToString()
+            model, left = program.model, iter(program.model.graph.outputs)
+            return [_part(model, list(itertools.islice(left, len(explorer.run(fixed))))) for fixed in choices]
     except Exception as error:
         raise ExportError(
-            f"{_where(explorer, fixed)} cannot be exported: {_reason(error)}\n"
+            f"{_where(explorer, choices[0])} cannot be exported: {_reason(error)}\n"
             "Keep to torch operations on the sliders' values, without branches on them; offer a list of choices "
             "where the function has to branch."
         ) from error
+
+
+def _part(model: ir.Model, outputs: list[ir.Value]) -> bytes:
+    """What of a model makes these outputs, as a model of its own and made smaller: in parts that is done sooner."""
+    graph = ir.convenience.extract(model.graph, model.graph.inputs, outputs)
+    part = ir.Model(graph, ir_version=model.ir_version, functions=list(model.functions.values()))
+    proto = ir.to_proto(onnxscript.optimizer.optimize(part))
+    for each in (proto.graph, *proto.graph.node, *proto.graph.value_info, *proto.graph.input, *proto.graph.output):
+        each.ClearField("metadata_props")  # where it came from: most of the bytes, and paths of this machine
+    proto.graph.initializer.sort(key=lambda tensor: tensor.name)  # extract takes them in another order each time
+    return proto.SerializeToString()
 
 
 def _typical(control: Slider, value: Any) -> Any:
