@@ -72,10 +72,9 @@ class Preset:
     tasks: dict[str, Task]
 
 
-def _tasks(easy: Task, **changes: Any) -> dict[str, Task]:
-    """Budgets of all tasks: addition and recall are learned later than copy and reverse."""
-    hard = dataclasses.replace(easy, **changes)
-    return {task: hard if task in ("addition", "recall") else easy for task in TASKS}
+def _tasks(easy: Task, **more: dict[str, Any]) -> dict[str, Task]:
+    """Budgets of all tasks, with what the harder ones get instead."""
+    return {task: dataclasses.replace(easy, **more.get(task, {})) for task in TASKS}
 
 
 PRESETS = {
@@ -86,12 +85,18 @@ PRESETS = {
     "cpu": Preset(
         Text(3, 96, 4, length=128, batch=16, steps=1000, rate=4e-3, longest=16, windows=32, slid=8, tuning=50),
         _tasks(
-            Task(2, 64, 4, length=8, batch=64, steps=3000, rate=3e-3, longest=4, answers=128), steps=10_000
+            Task(2, 64, 4, length=8, batch=64, steps=3000, rate=3e-3, longest=4, answers=128),
+            addition={"layers": 4, "length": 5, "steps": 8000, "rate": 2e-3},
+            recall={"layers": 3, "steps": 5000, "rate": 1e-3},
         ),
     ),
     "gpu": Preset(
         Text(8, 512, 8, length=512, batch=64, steps=3000, rate=6e-4, longest=16, windows=32, slid=8, tuning=150),
-        _tasks(Task(6, 256, 8, length=16, batch=512, steps=6000, rate=1e-3, longest=4, answers=512), steps=20_000),
+        _tasks(
+            Task(6, 256, 8, length=16, batch=512, steps=6000, rate=1e-3, longest=4, answers=512),
+            addition={"steps": 20_000},
+            recall={"steps": 20_000},
+        ),
     ),
 }  # fmt: skip
 
