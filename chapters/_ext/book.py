@@ -76,7 +76,7 @@ def key() -> str:
     files = [path for kind in ("*.py", "*.json", "*.safetensors") for path in (ROOT / "posenc").rglob(kind)]
     for path in sorted(files):  # programs, and the results and weights that chapters read
         digest.update(path.relative_to(ROOT).as_posix().encode() + b"\0" + path.read_bytes())
-    for name in ("torch", "numpy", "onnxscript", "matplotlib", "ipython"):
+    for name in ("torch", "numpy", "onnx-ir", "onnxscript", "matplotlib", "ipython"):
         digest.update(f"{name} {metadata.version(name)}\n".encode())
     return digest.hexdigest()[:16]
 
