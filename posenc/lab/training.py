@@ -111,7 +111,7 @@ def _adamw(model: Transformer, run: Run) -> torch.optim.AdamW:
     decayed = [p for p in trained if p.ndim > 1 and id(p) not in own]
     others = [p for p in trained if p.ndim <= 1 or id(p) in own]
     groups: list[dict[str, Any]] = [{"params": decayed, "weight_decay": 0.1}, {"params": others, "weight_decay": 0.0}]
-    return torch.optim.AdamW(groups, lr=run.budget.rate, betas=(0.9, 0.95))
+    return torch.optim.AdamW(groups, lr=run.budget.rate, betas=(0.9, 0.95), fused=True)
 
 
 def _generator(seed: int, step: int) -> torch.Generator:
