@@ -374,16 +374,31 @@ def test_a_report_has_means_and_their_spread(corpus, tmp_path):
     sweep(todo, corpus, out=out, work=tmp_path, progress=False)
     told = report("generalisation", "smoke", out).splitlines()
     assert "seeds: 2" in told[0]
+    assert told[2] == "copy: exact answers by length"
     exact = [
         [entry["exact"] for entry in json.loads(results.path_of(run, out).read_text())["accuracy"]] for run in todo
     ]
     assert told[-1].split()[0] == "copy_nope"
     assert len(told[-2].split()) == len(exact[0]) == 16
+    assert told[4].split()[1:] == " ".join(spread(list(pair)) for pair in zip(*exact, strict=True)).split()
     assert spread([1.0, 2.0]) == "1.500 ±0.707"
     assert spread([1.0]) == "1.000"
     assert spread([1.0, None]) == spread([]) == "–"
     sweep([Run("masked_rope", 0, "smoke")], corpus, out=out, work=tmp_path, progress=False)
     assert report("masked", "smoke", out).splitlines()[-1].split()[0] == "masked_rope"
+
+
+def test_a_report_has_each_task_under_its_own_lengths():
+    told = report("generalisation", "cpu")
+    for task in TASKS:
+        title = f"{task}: exact answers by length\n"
+        heads, *rows = told.split(title)[1].split("\n\n")[0].splitlines()
+        found = results.read("generalisation", "cpu")[f"{task}_nope"]
+        assert [int(n) for n in heads.split()] == [entry["length"] for entry in found[0]["accuracy"]]
+        assert len(rows) == 10
+        assert all(row.startswith(f"{task}_") for row in rows)
+        last = spread([result["accuracy"][-1]["exact"] for result in found])
+        assert rows[0].endswith(f" {last}")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="malloc's environment is that of Linux")

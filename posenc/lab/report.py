@@ -3,7 +3,6 @@
 import os
 from collections.abc import Callable
 from statistics import mean, stdev
-from typing import Any
 
 from posenc.lab import results
 from posenc.lab.results import Result
@@ -14,8 +13,8 @@ Column = tuple[str, Callable[[Result], float | None]]
 def report(experiment: str, preset: str = "", folder: str | os.PathLike[str] = results.FOLDER) -> str:
     """The tables of one experiment: a row for each variant, means over seeds with their standard deviation.
 
-    A dash is a length that the model cannot serve. Losses are in nats per token. Raises ValueError if there are no
-    results.
+    A dash is a length that the model cannot serve. Losses are in nats per token. Each task has tables of its own.
+    Raises ValueError if there are no results.
     """
     found = results.read(experiment, preset, folder)
     some = next(iter(found.values()))[0]
@@ -25,10 +24,13 @@ def report(experiment: str, preset: str = "", folder: str | os.PathLike[str] = r
         f"{experiment}: {about['device']}, torch {about['torch']}, {about['corpus_name']} ({about['corpus']}), "
         f"seeds: {' to '.join(map(str, sorted({seeds[0], seeds[-1]})))}"
     ]
-    for title, columns in _tables(some):
-        lines += ["", title, _row("", [name for name, _ in columns])]
-        for variant, of in found.items():
-            lines.append(_row(variant, [spread([value(result) for result in of]) for _, value in columns]))
+    kinds = dict.fromkeys(of[0]["config"]["objective"] for of in found.values())  # each has lengths of its own
+    for kind in kinds:
+        rows = {variant: of for variant, of in found.items() if of[0]["config"]["objective"] == kind}
+        for title, columns in _tables(next(iter(rows.values()))[0]):
+            lines += ["", title, _row("", [name for name, _ in columns])]
+            for variant, of in rows.items():
+                lines.append(_row(variant, [spread([value(result) for result in of]) for _, value in columns]))
     return "\n".join(lines) + "\n"
 
 
@@ -43,8 +45,11 @@ def spread(values: list[float | None]) -> str:
 def _tables(result: Result) -> list[tuple[str, list[Column]]]:
     """Titles and columns that results of this kind have."""
     if "accuracy" in result:
-        asked = range(len(result["accuracy"]))
-        return [("exact answers by length", [_at("accuracy", n, "exact", result) for n in asked])]
+        asked, task = range(len(result["accuracy"])), result["config"]["objective"]
+        return [
+            (f"{task}: exact answers by length", [_at("accuracy", n, "exact", result) for n in asked]),
+            (f"{task}: right tokens by length", [_at("accuracy", n, "tokens", result) for n in asked]),
+        ]
     if "nonoverlapping" not in result:
         points = result["curve"][:: max(1, len(result["curve"]) // 8)]
         return [("held-out loss by step", [(str(p["step"]), _point(p["step"])) for p in points])]
@@ -57,12 +62,8 @@ def _tables(result: Result) -> list[tuple[str, list[Column]]]:
 
 
 def _at(table: str, n: int, name: str, result: Result) -> Column:
-    """Entry n of a table, under its length; tasks may end earlier."""
-
-    def value(of: Result) -> Any:
-        return of[table][n].get(name) if n < len(of[table]) else None
-
-    return str(result[table][n]["length"]), value
+    """Entry n of a table, under its length."""
+    return str(result[table][n]["length"]), lambda of: of[table][n].get(name)
 
 
 def _point(step: int) -> Callable[[Result], float | None]:
