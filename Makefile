@@ -20,8 +20,8 @@ help:
 	@echo "make test       run every test: units, notebooks, the book in a browser"
 	@echo "make check      lint and check types"
 	@echo "make notebooks  execute the notebooks from a clean kernel and store them in normal form"
-	@echo "make checked    compute the tables of the page \"How the package is checked\" anew, and keep them"
-	@echo "make mutants    make deliberate mistakes in the schemes, and see whether a test notices (15 minutes)"
+	@echo "make checked    compute the first two tables of the page \"How the package is checked\" anew, and keep them"
+	@echo "make mutants    make deliberate mistakes in the schemes, and see whether a test notices (half an hour)"
 	@echo "make bench      time the rotation, the schemes and the explorers against other ways"
 	@echo "make clean      remove what was built (not .venv)"
 	@echo

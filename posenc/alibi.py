@@ -18,7 +18,7 @@ def alibi_slopes(
     """Each head forgets at its own rate: the slopes fall geometrically to 2^-8, m_h = 2^(-8h/heads).
 
     That holds if heads is a power of two. Otherwise the largest power c below it gives the first c slopes,
-    and the others lie between those, at 2^(-8(h - ½)/c), from the steepest on: with 12 heads, exponents
+    and the others lie half a step from those, at 2^(-8(h - ½)/c), from the steepest on: with 12 heads, exponents
     1 to 8, then ½, 1½, 2½ and 3½. Returns (heads,), logits per position, powers taken in float64.
     Press et al. (2022), section 3, and their code.
     """

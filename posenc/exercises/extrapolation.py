@@ -56,7 +56,7 @@ def _later(slide: Attempt) -> None:
     for tokens, window, stride in CASES:
         seen, case = _seen(slide, tokens, window, stride)
         for n, one in list(enumerate(seen))[window:]:
-            expect(one > window - stride, f"{case}: token {n} is scored with {one} in view, itself included")
+            expect(one > window - stride, f"{case}: token {n} is scored with {one} in view")
 
 
 EXERCISES = {
@@ -64,6 +64,6 @@ EXERCISES = {
         ("each token is scored once", _once),
         ("the model is never given more than the window", _fits),
         ("as long as all tokens so far fit into the window, all are in view", _at_first),
-        ("afterwards, at least window - stride are in view beside the token itself", _later),
+        ("afterwards, at least window - stride + 1 are in view", _later),
     ],
 }
