@@ -8,6 +8,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --constraint constraints.txt \
        $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX))
+# matplotlib's settings and its list of fonts are the clone's own, whatever the reader has
+export MPLCONFIGDIR := $(abspath _build/matplotlib)
 SET := pyproject.toml constraints.txt hatch_build.py package-lock.json
 HTML := _build/html/index.html
 
@@ -48,7 +50,8 @@ front: $(VENV)/.book
 	@$(BIN)/python hatch_build.py
 
 book: front
-	@$(BIN)/jupyter-book build . -W -n --keep-going
+	@$(BIN)/jupyter-book build . -W -n --keep-going || \
+	  { rm -rf _build/.doctrees; echo "The book has faults, listed above. (make clean, if they are those of an earlier run.)" >&2; exit 1; }
 	@echo "The book is built. Open $(abspath $(HTML))"
 	@echo "or run: make serve"
 
