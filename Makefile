@@ -106,5 +106,5 @@ bench: $(VENV)/.test front chromium
 	@$(BIN)/python tests/bench/explore.py
 
 clean:
-	rm -rf _build mutants posenc/explore/static node_modules .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf _build mutants posenc/_explore/static node_modules .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find chapters posenc tests -name __pycache__ -type d -prune -exec rm -rf {} +

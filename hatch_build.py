@@ -21,8 +21,8 @@ except ImportError:  # run by hand, without hatchling
     BuildHookInterface = object  # type: ignore[assignment, misc]
 
 ROOT = Path(__file__).parent
-FRONT = ROOT / "posenc" / "explore" / "front"
-STATIC = ROOT / "posenc" / "explore" / "static"
+FRONT = ROOT / "posenc" / "_explore" / "front"
+STATIC = ROOT / "posenc" / "_explore" / "static"
 WASM = "node_modules/onnxruntime-web/dist/ort-wasm-simd-threaded.wasm"
 
 
@@ -34,7 +34,7 @@ class FrontEnd(BuildHookInterface):  # type: ignore[type-arg]
 
 
 def bundle(development: bool) -> None:
-    """Fill posenc/explore/static; with ``development`` also install what the book and the tests need."""
+    """Fill posenc/_explore/static; with ``development`` also install what the book and the tests need."""
     install(development)
     stamp = STATIC / ".stamp"
     wanted = fingerprint(*sorted(FRONT.iterdir()), ROOT / "package-lock.json", Path(__file__))
@@ -42,16 +42,16 @@ def bundle(development: bool) -> None:
         return
     print("bundling the front end of posenc.explore", flush=True)
     STATIC.mkdir(exist_ok=True)
-    entry = "posenc/explore/front/"
+    entry = "posenc/_explore/front/"
     build = ["--bundle", "--minify", "--log-level=warning", "--legal-comments=none", "--target=es2022"]
-    esbuild(entry + "widget.js", "--format=esm", *build, "--outfile=posenc/explore/static/widget.js")
-    esbuild(entry + "page.js", "--format=iife", *build, "--outfile=posenc/explore/static/page.js")
+    esbuild(entry + "widget.js", "--format=esm", *build, "--outfile=posenc/_explore/static/widget.js")
+    esbuild(entry + "page.js", "--format=iife", *build, "--outfile=posenc/_explore/static/page.js")
     # The runtime is one function of its global object, so that a worker can be made from its own source. It gets its
     # wasm handed over, so its own address, which it would resolve others against, is never looked up.
     esbuild(
         entry + "runtime.js", "--format=iife", *build, "--define:import.meta.url=POSENC_URL", "--conditions=import",
         "--banner:js=globalThis.posencRuntime=function(globalThis){const POSENC_URL='https://runtime.invalid/';",
-        "--footer:js=};", "--outfile=posenc/explore/static/runtime.js",
+        "--footer:js=};", "--outfile=posenc/_explore/static/runtime.js",
     )  # fmt: skip
     (STATIC / "licences.txt").write_text(licences("widget", "page", "runtime"), encoding="utf-8")
     shutil.copyfile(FRONT / "style.css", STATIC / "style.css")

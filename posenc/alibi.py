@@ -73,7 +73,7 @@ class ALiBi(Encoding):
             self.exact = ("slope",)
             self.register_buffer("slope", slope, persistent=False)
 
-    def bias(self, q: Tensor, k: Tensor, qpos: Tensor, kpos: Tensor) -> Callable[..., Tensor]:
+    def score_bias(self, q: Tensor, k: Tensor, qpos: Tensor, kpos: Tensor) -> Callable[..., Tensor]:
         _check.made_for(self, self.heads, q)
         slope = self.slope.to(torch.promote_types(q.dtype, torch.float32))  # (H,)
 

@@ -33,7 +33,7 @@ def attention_weights(
     score = q.to(wide) @ k.to(wide).transpose(-2, -1) * scale  # (B, H, Lq, Lk)
     qpos, kpos = _batched(q, qpos, kpos)
     index = _index(q, k)
-    if encoding.bias is not None:
+    if encoding.score_bias is not None:
         score = score + _bias(encoding, q, k, qpos, kpos)
     if encoding.rescale is not None:
         score = encoding.rescale(qpos, kpos)(score, *index)
@@ -54,7 +54,7 @@ def attend(
 
     Returns (B, H, Lq, d_v) in q's dtype; a query with nothing to attend to gets zeros. Backends agree:
     "dense" serves every encoding and stores the weights, (B, H, Lq, Lk); "sdpa" is torch's fused
-    kernel, and `bias` becomes a float mask; "flex" takes `bias` and `rescale` into its kernel and, on a
+    kernel, and `score_bias` becomes a float mask; "flex" takes `score_bias` and `rescale` into its kernel and, on a
     GPU, stores no matrix. Raises ValueError if a backend cannot serve the encoding, if there are no keys,
     or if keys of the future are to be seen by an encoding that is made for the past.
     """
@@ -84,7 +84,7 @@ def _sdpa(
     if q.shape[2] == 0:
         return _dense(q, k, v, encoding, qpos, kpos, causal, mask, scale)
     options: dict[str, Any] = {"scale": scale, "enable_gqa": q.shape[1] != k.shape[1]}
-    if encoding.bias is None and mask is None and (not causal or _triangular(qpos, kpos)):
+    if encoding.score_bias is None and mask is None and (not causal or _triangular(qpos, kpos)):
         return scaled_dot_product_attention(q, k, v, is_causal=causal, **options)
     qpos, kpos = _batched(q, qpos, kpos)
     allowed = _allowed(qpos, kpos, causal, mask)
@@ -92,7 +92,7 @@ def _sdpa(
     if allowed is not None:
         blind = ~allowed.any(-1, keepdim=True)  # kernels differ on a query that sees no key:
         allowed = allowed | blind  # it sees all of them here, and gets zeros below
-    if encoding.bias is not None:
+    if encoding.score_bias is not None:
         bias = _bias(encoding, q, _per_head(k, q), qpos, kpos).to(q.dtype).expand(*q.shape[:3], k.shape[2])
         allowed = bias if allowed is None else bias.masked_fill(~allowed, -torch.inf)
     z = scaled_dot_product_attention(q, k, v, attn_mask=allowed, **options)
@@ -113,7 +113,7 @@ def _flex(
 
     (batch, heads, queries), keys = q.shape[:3], k.shape[2]
     qpos, kpos = _batched(q, qpos, kpos)
-    bias = None if encoding.bias is None else encoding.bias(q, _per_head(k, q), qpos, kpos)
+    bias = None if encoding.score_bias is None else encoding.score_bias(q, _per_head(k, q), qpos, kpos)
     if isinstance(bias, Tensor):
         bias = _check.matrix(bias, q, k).expand(batch, heads, queries, keys)
     rescale = None if encoding.rescale is None else encoding.rescale(qpos, kpos)
@@ -164,8 +164,8 @@ def _batched(q: Tensor, qpos: Tensor, kpos: Tensor) -> tuple[Tensor, Tensor]:
 
 def _bias(encoding: Encoding, q: Tensor, k: Tensor, qpos: Tensor, kpos: Tensor) -> Tensor:
     """b_ij for all pairs, which broadcasts to (B, H, Lq, Lk)."""
-    assert encoding.bias is not None
-    bias = encoding.bias(q, k, qpos, kpos)
+    assert encoding.score_bias is not None
+    bias = encoding.score_bias(q, k, qpos, kpos)
     bias = bias if isinstance(bias, Tensor) else torch.as_tensor(bias(*_index(q, k)), device=q.device)
     return _check.matrix(bias, q, k)
 

@@ -9,21 +9,21 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
-DOORS = ("embed", "query", "key", "bias", "rescale", "mix")
+DOORS = ("embed", "query", "key", "score_bias", "rescale", "mix")
 
 
 class Encoding(nn.Module):
     """Where position can enter attention. This base class opens no door: it is NoPE.
 
-    A scheme overrides `embed`, `query` or `key`, or defines `bias`, `rescale` or `mix`. The first three
+    A scheme overrides `embed`, `query` or `key`, or defines `score_bias`, `rescale` or `mix`. The first three
     take positions as the caller has them: (L,), or (B, L) if sequences of the batch differ. The last
-    three take qpos (B, Lq) and kpos (B, Lk), always. What `bias` and `rescale` return takes index
+    three take qpos (B, Lq) and kpos (B, Lk), always. What `score_bias` and `rescale` return takes index
     tensors b, h, i, j that broadcast to (B, H, Lq, Lk), so qpos[b, i] - kpos[b, j] is how far back a
     key lies, here and in flex_attention.
     """
 
-    bias: Callable[..., Any] | None = None
-    """s_ij ← s_ij + b_ij, after scaling. bias(q, k, qpos, kpos) -> f(b, h, i, j), or b itself, (B, H, Lq, Lk)"""
+    score_bias: Callable[..., Any] | None = None
+    """s_ij ← s_ij + b_ij, after scaling. score_bias(q, k, qpos, kpos) -> f(b, h, i, j), or b itself, (B, H, Lq, Lk)"""
 
     rescale: Callable[..., Any] | None = None
     """s_ij ← ρ_ij(s_ij), after the bias and before the mask. rescale(qpos, kpos) -> f(s, b, h, i, j)"""

@@ -14,6 +14,7 @@ from posenc.attention import attend
 from posenc.cache import KVCache, sliding_window
 from posenc.encoding import Encoding
 from posenc.memory import Memory, following
+from posenc.registry import ENCODINGS
 
 
 class Block(nn.Module):
@@ -187,8 +188,6 @@ class Transformer(nn.Module):
 
 def _make(encoding: str | Encoding | Callable[..., Encoding], sizes: dict[str, int]) -> Encoding:
     if isinstance(encoding, str):
-        from posenc import ENCODINGS
-
         _check.encoding_name(encoding, ENCODINGS)
         encoding = ENCODINGS[encoding]
     made = encoding if isinstance(encoding, Encoding) else encoding(**sizes)

@@ -23,8 +23,9 @@ from matplotlib.spines import Spine
 from matplotlib.text import Text
 from numpy.typing import ArrayLike
 
-from .explore.views import Heatmap, Lines, Plane
-from .source import book_mode
+from .notebook import book_mode
+from .registry import SCHEMES
+from .views import Heatmap, Lines, Plane
 
 #: The hues of Okabe and Ito, told apart with every common form of colour blindness, at a lightness that keeps a
 #: contrast of 3 to 1 or better on white and on near-black.
@@ -33,16 +34,7 @@ COLOURS = {
     "key": "#d55e00",
     "value": "#009e73",
     "position": "#c4669b",
-    "nope": "#808080",
-    "sinusoidal": "#0b7bc1",
-    "learned": "#5560e6",
-    "shaw": "#009e73",
-    "transformer_xl": "#5a9a3c",
-    "t5": "#a57c00",
-    "rope": "#d55e00",
-    "xpos": "#a9623a",
-    "alibi": "#c4669b",
-    "distance_aware": "#8c6bb1",
+    **{name: scheme.colour for name, scheme in SCHEMES.items()},
 }
 CYCLE = ("#0b7bc1", "#d55e00", "#009e73", "#c4669b", "#a57c00", "#8c6bb1", "#5a9a3c", "#808080")
 MAPS = {"sequential": "viridis", "diverging": "RdBu_r", "cyclic": "twilight", "discrete": "tab20"}

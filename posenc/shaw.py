@@ -75,7 +75,7 @@ class Shaw(Encoding):
             self.mix = None  # type: ignore[assignment, method-assign]
         self.reset_parameters()
 
-    def bias(self, q: Tensor, k: Tensor, qpos: Tensor, kpos: Tensor) -> Callable[..., Tensor]:
+    def score_bias(self, q: Tensor, k: Tensor, qpos: Tensor, kpos: Tensor) -> Callable[..., Tensor]:
         _check.labelled(self, "q", q, qpos, kpos)
         kpos = kpos.long()  # a difference of unsigned integers would not be negative
         wide = torch.promote_types(q.dtype, torch.float32)

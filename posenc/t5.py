@@ -58,7 +58,7 @@ class T5Bias(Encoding):
         self.table = nn.Parameter(torch.empty(buckets, heads))
         self.reset_parameters()
 
-    def bias(self, q: Tensor, k: Tensor, qpos: Tensor, kpos: Tensor) -> Callable[..., Tensor]:
+    def score_bias(self, q: Tensor, k: Tensor, qpos: Tensor, kpos: Tensor) -> Callable[..., Tensor]:
         _check.made_for(self, self.table.shape[1], q)
         reach = self.max_distance  # beyond it, every offset has the value of this one
         offset = torch.arange(-reach, reach + 1, device=q.device)

@@ -69,7 +69,7 @@ class TransformerXL(Encoding):
         _check.distance_queries(self, q)
         return (q + self.u[:, None]).to(q.dtype)
 
-    def bias(self, q: Tensor, k: Tensor, qpos: Tensor, kpos: Tensor) -> Tensor:
+    def score_bias(self, q: Tensor, k: Tensor, qpos: Tensor, kpos: Tensor) -> Tensor:
         _check.distance_queries(self, q)
         wide = torch.promote_types(q.dtype, torch.float32)
         x = (q + (self.v.to(wide) - self.u.to(wide))[:, None]) * self.head_dim**-0.5  # (q + v)/√d

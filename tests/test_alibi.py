@@ -59,7 +59,7 @@ def biases(
     """What `bias` adds to the score of every query and key, (B, H, Lq, Lk)."""
     batch = max(len(qpos) if qpos.ndim == 2 else 1, len(kpos) if kpos.ndim == 2 else 1)
     q, k = (torch.zeros(batch, count, pos.shape[-1], 4, dtype=dtype) for pos in (qpos, kpos))
-    f = encoding.bias(q, k, qpos.expand(batch, -1), kpos.expand(batch, -1))
+    f = encoding.score_bias(q, k, qpos.expand(batch, -1), kpos.expand(batch, -1))
     b, h, i, j = (torch.arange(n) for n in (batch, count, qpos.shape[-1], kpos.shape[-1]))
     return f(b[:, None, None, None], h[:, None, None], i[:, None], j)
 
@@ -298,7 +298,7 @@ def test_casting_a_model_keeps_the_slopes(cast):
 
 def test_slopes_are_a_buffer_that_is_not_saved():
     encoding = ALiBi(4)
-    assert encoding.doors == ("bias",)
+    assert encoding.doors == ("score_bias",)
     assert encoding.exact == ("slope",)
     assert not list(encoding.parameters()) and not encoding.state_dict()
     assert [name for name, _ in encoding.named_buffers()] == ["slope"]

@@ -18,21 +18,21 @@ class Slope(Encoding):
         super().__init__()
         self.slope = torch.nn.Parameter(torch.arange(1.0, heads + 1, dtype=torch.float64) / 8, requires_grad=False)
 
-    def bias(self, q, k, qpos, kpos):
+    def score_bias(self, q, k, qpos, kpos):
         return lambda b, h, i, j: -self.slope[h] * (qpos[b, i] - kpos[b, j])
 
 
 class Matrix(Slope):
     """The same, as a matrix for all sequences."""
 
-    def bias(self, q, k, qpos, kpos):
+    def score_bias(self, q, k, qpos, kpos):
         return -self.slope[: q.shape[1], None, None] * (qpos[:, None, :, None] - kpos[:, None, None])
 
 
 class Content(Encoding):
     """A bias that reads the content of query and key."""
 
-    def bias(self, q, k, qpos, kpos):
+    def score_bias(self, q, k, qpos, kpos):
         return lambda b, h, i, j: q[b, h, i, 0] * k[b, h, j, 1]
 
 
@@ -237,7 +237,7 @@ def test_a_row_that_sees_nothing_is_zero_and_its_gradient_finite(backend, name, 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_row_whose_bias_shuts_out_all_it_may_see_is_zero(backend):
     class Window(Encoding):
-        def bias(self, q, k, qpos, kpos):
+        def score_bias(self, q, k, qpos, kpos):
             return lambda b, h, i, j: torch.where(qpos[b, i] - kpos[b, j] < 3, 0.0, -torch.inf)
 
     q, k, v = (x.requires_grad_(backend != "flex") for x in tensors(dtype=torch.float32))
@@ -413,7 +413,7 @@ def test_bad_input_is_refused():
 @pytest.mark.parametrize("shape", [(4, 6), (3, 4, 5), (1, 2, 4, 4, 5)])
 def test_a_bias_of_another_shape_is_refused(backend, shape):
     class Odd(Encoding):
-        def bias(self, q, k, qpos, kpos):
+        def score_bias(self, q, k, qpos, kpos):
             return torch.zeros(shape)
 
     said = (
@@ -426,15 +426,15 @@ def test_a_bias_of_another_shape_is_refused(backend, shape):
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_bias_may_broadcast_or_be_a_number(backend):
     class Rows(Encoding):
-        def bias(self, q, k, qpos, kpos):
+        def score_bias(self, q, k, qpos, kpos):
             return kpos[:, None, None].to(q.dtype) / 4 if backend == "flex" else kpos[0].to(q.dtype) / 4
 
     class Number(Encoding):
-        def bias(self, q, k, qpos, kpos):
+        def score_bias(self, q, k, qpos, kpos):
             return lambda b, h, i, j: 1.5 + 0 * b
 
     class Keys(Encoding):
-        def bias(self, q, k, qpos, kpos):
+        def score_bias(self, q, k, qpos, kpos):
             return lambda b, h, i, j: kpos[b, j].to(q.dtype) / 4
 
     inputs, pos = tensors(dtype=torch.float32), (torch.arange(1, 5), torch.arange(5))

@@ -24,7 +24,7 @@ class Everything(Encoding):
     def key(self, k: Tensor, pos: Tensor) -> Tensor:
         return k * 3
 
-    def bias(self, q, k, qpos, kpos):
+    def score_bias(self, q, k, qpos, kpos):
         return lambda b, h, i, j: 0
 
     def rescale(self, qpos, kpos):
@@ -50,7 +50,7 @@ def test_nope_opens_no_door():
     nope = NoPE()
     assert NoPE is Encoding
     assert nope.doors == ()
-    assert nope.bias is nope.rescale is nope.mix is None
+    assert nope.score_bias is nope.rescale is nope.mix is None
     x, pos = torch.randn(1, 2, 3, 4), torch.arange(3)
     assert nope.embed(x, pos) is nope.query(x, pos) is nope.key(x, pos) is x
     assert list(nope.parameters()) == list(nope.buffers()) == []
@@ -59,10 +59,10 @@ def test_nope_opens_no_door():
 def test_doors_are_read_from_the_object():
     assert Sinusoidal(8).doors == ("embed",)
     assert RoPE(8).doors == ("query", "key")
-    assert Everything().doors == ("embed", "query", "key", "bias", "rescale", "mix")
+    assert Everything().doors == ("embed", "query", "key", "score_bias", "rescale", "mix")
     nope = NoPE()
-    nope.bias = lambda q, k, qpos, kpos: lambda b, h, i, j: 0
-    assert nope.doors == ("bias",)
+    nope.score_bias = lambda q, k, qpos, kpos: lambda b, h, i, j: 0
+    assert nope.doors == ("score_bias",)
     assert NoPE().doors == ()
 
 
@@ -126,5 +126,7 @@ def test_import_is_light_and_explore_comes_later():
 
 
 def test_explore_is_the_function_also_after_its_package_was_imported():
-    code = "from posenc.explore import Heatmap; import posenc; from posenc import explore; print(explore.__name__)"
+    code = (
+        "import posenc._explore, posenc._properties; import posenc; from posenc import explore; print(explore.__name__)"
+    )
     assert in_a_fresh_process(f"{code}; print(explore is posenc.explore)").split() == ["explore", "True"]

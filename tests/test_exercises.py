@@ -113,7 +113,7 @@ class Lopsided(Encoding):
         super().__init__()
         self.heads = heads
 
-    def bias(self, q, k, qpos, kpos):
+    def score_bias(self, q, k, qpos, kpos):
         def f(b, h, i, j):
             return kpos[b, j] - qpos[b, i] + torch.ones(3)
 
@@ -123,7 +123,7 @@ class Lopsided(Encoding):
 def test_an_error_inside_attention_names_the_class_and_the_method() -> None:
     found = str(exercises.check("alibi_sides", Lopsided))
     assert "attention with Lopsided(4), queries at 0 to 11 and keys at 0 to 11" in " ".join(found.split())
-    assert "raises in Lopsided.bias.f RuntimeError" in " ".join(found.split())
+    assert "raises in Lopsided.score_bias.f RuntimeError" in " ".join(found.split())
 
 
 def test_an_error_of_attend_itself_names_the_class() -> None:

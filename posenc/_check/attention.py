@@ -18,7 +18,7 @@ def attention(q: Tensor, k: Tensor, v: Tensor, qpos: Tensor, kpos: Tensor, mask:
     if mask is not None and mask.dtype != torch.bool:
         raise ValueError(
             f"mask is {mask.dtype}, but it says where a query may attend: use a bool mask, such as mask == 0 "
-            f"for one that is added to the scores; what is added to scores is an encoding's bias"
+            f"for one that is added to the scores; what is added to scores is an encoding's score_bias"
         )
     if torch.compiler.is_exporting():
         return

@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from posenc._properties.fitting import undisturbed
 from posenc.exercises.attempt import Attempt, CounterExample
-from posenc.properties.fitting import undisturbed
 
 __all__ = ["Invariant", "Verdict", "check", "names"]
 

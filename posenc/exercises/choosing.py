@@ -3,8 +3,8 @@
 import itertools
 import math
 
-from posenc import frequencies
 from posenc.exercises.attempt import Attempt, CounterExample, expect
+from posenc.sinusoidal import frequencies
 
 CASES = list(itertools.product((128, 4096, 2**20), (4, 64, 128), (1, 2, 5), (0.25, 1.0, 3.0)))
 

@@ -9,7 +9,7 @@ from posenc.exercises.attempt import Attempt, close, draw, expect
 
 def _only_bias(backwards: Attempt) -> None:
     made = backwards.encoding()
-    expect(made.doors == ("bias",), f"{backwards.last} opens {', '.join(made.doors) or 'no door'}")
+    expect(made.doors == ("score_bias",), f"{backwards.last} opens {', '.join(made.doors) or 'no door'}")
 
 
 def _offsets(backwards: Attempt) -> None:

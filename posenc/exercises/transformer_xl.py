@@ -73,11 +73,11 @@ def _as_the_door(step: Attempt) -> None:
         for parameter, value in ((xl.weight, weight), (xl.v, v[None]), (xl.u, 0 * v[None])):
             parameter.copy_(value)
         pos = torch.arange(n)[None]
-        wanted = xl.bias(q[None, None, None], torch.empty(0), pos[:, -1:], pos)[0, 0, 0]
+        wanted = xl.score_bias(q[None, None, None], torch.empty(0), pos[:, -1:], pos)[0, 0, 0]
         found = step.tensor(q, weight, v, distances, shape=(n,))
         (at,) = worst(found, wanted)
         said = f"d = {d}, D = {D}: at distance {n - 1 - at} it is {found[at]:.3f}"
-        expect(close(found, wanted, 1e-5), f"{said}, where TransformerXL.bias has {wanted[at]:.3f}")
+        expect(close(found, wanted, 1e-5), f"{said}, where TransformerXL.score_bias has {wanted[at]:.3f}")
 
 
 class _Largest(TorchDispatchMode):

@@ -12,11 +12,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from posenc import ENCODINGS
 from posenc.alibi import ALiBi
 from posenc.encoding import Encoding
 from posenc.lab.tasks import TASKS, VOCABULARY
 from posenc.model import Transformer
+from posenc.registry import ENCODINGS, SCHEMES
 from posenc.rope import RoPE
 from posenc.scaling import interpolate, ntk, yarn, yarn_attention_factor
 from posenc.shaw import Shaw
@@ -123,9 +123,8 @@ class Variant:
 
 
 def _schemes(**changes: Any) -> dict[str, Variant]:
-    """All of ENCODINGS, with tables of their own in each layer where the authors have it so."""
-    own = ("shaw", "transformer_xl", "distance_aware")
-    return {name: Variant(name, shared=name not in own, **changes) for name in ENCODINGS}
+    """All schemes, with parameters of their own in each layer where the authors have it so."""
+    return {name: Variant(name, shared=not scheme.per_layer, **changes) for name, scheme in SCHEMES.items()}
 
 
 _METHODS = ("interpolate", "ntk", "yarn")

@@ -8,12 +8,12 @@ from typing import Any
 
 from tqdm import tqdm
 
-from posenc import ENCODINGS
 from posenc.attention import BACKENDS
 from posenc.lab.config import Run
 from posenc.lab.corpus import Corpus
 from posenc.lab.evaluation import throughput
 from posenc.lab.results import Result, provenance, put
+from posenc.registry import ENCODINGS
 
 TIMES = 8  # the training length, so that pairs of tokens count
 

@@ -74,8 +74,8 @@ MOVE_COMMON = (
 def page_of(folder: Path) -> Path:
     """A page with the two explorers, as the book holds them."""
     os.environ["POSENC_BOOK"] = "1"
-    from posenc.explore.panel import Page
-    from posenc.explore.sphinx import ship
+    from posenc._explore.panel import Page
+    from posenc._explore.sphinx import ship
 
     Page._counts.clear()
     ship(folder / "posenc")

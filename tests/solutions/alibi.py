@@ -30,7 +30,7 @@ class TwoSided(Encoding):
     def slopes(self, offset, h):
         return torch.where(offset > 0, self.slope[h] / 2, self.slope[h])
 
-    def bias(self, q, k, qpos, kpos):
+    def score_bias(self, q, k, qpos, kpos):
         def f(b, h, i, j):
             offset = kpos[b, j] - qpos[b, i]
             return alibi(offset, self.slopes(offset, h), symmetric=True)
@@ -46,7 +46,7 @@ class OtherSide(TwoSided):
 class Reward(TwoSided):
     """The sign is that of the past on both sides."""
 
-    def bias(self, q, k, qpos, kpos):
+    def score_bias(self, q, k, qpos, kpos):
         def f(b, h, i, j):
             offset = kpos[b, j] - qpos[b, i]
             return alibi(offset, self.slopes(offset, h))
@@ -57,17 +57,17 @@ class Reward(TwoSided):
 class ByRow(TwoSided):
     """Halves by the parity of the query, which moves with the text."""
 
-    def bias(self, q, k, qpos, kpos):
+    def score_bias(self, q, k, qpos, kpos):
         return lambda b, h, i, j: -self.slope[h] * (kpos[b, j] - qpos[b, i]).abs() * (1 + qpos[b, i]) / 2
 
 
 class Misspelt(TwoSided):
-    def bias(self, q, k, qpos, kpos):
+    def score_bias(self, q, k, qpos, kpos):
         return lambda b, h, i, j: -self.slops[h] * (kpos[b, j] - qpos[b, i]).abs()
 
 
 class WrongShape(TwoSided):
-    def bias(self, q, k, qpos, kpos):
+    def score_bias(self, q, k, qpos, kpos):
         return -self.slope * (kpos[:, None] - qpos[:, :, None]).abs().sum(-1)
 
 

@@ -39,7 +39,7 @@ class Window(Encoding):
         super().__init__()
         self.width = width
 
-    def bias(self, q, k, qpos, kpos):
+    def score_bias(self, q, k, qpos, kpos):
         near = lambda b, i, j: qpos[b, i] - kpos[b, j] < self.width  # noqa: E731
         return lambda b, h, i, j: torch.where(near(b, i, j), 0.0, -torch.inf)
 
@@ -54,12 +54,12 @@ class OneMore(Window):
 
 
 class ByRows(Window):
-    def bias(self, q, k, qpos, kpos):
+    def score_bias(self, q, k, qpos, kpos):
         return lambda b, h, i, j: torch.where(i - j < self.width, 0.0, -torch.inf)
 
 
 class BothSides(Window):
-    def bias(self, q, k, qpos, kpos):
+    def score_bias(self, q, k, qpos, kpos):
         near = lambda b, i, j: (qpos[b, i] - kpos[b, j]).abs() < self.width  # noqa: E731
         return lambda b, h, i, j: torch.where(near(b, i, j), 0.0, -torch.inf)
 

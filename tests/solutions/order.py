@@ -4,12 +4,12 @@ from posenc import ALiBi, Encoding, RoPE
 
 
 class Mirror(Encoding):
-    def bias(self, q, k, qpos, kpos):
+    def score_bias(self, q, k, qpos, kpos):
         return lambda b, h, i, j: -(qpos[b, i] - kpos[b, j]).abs()
 
 
 class Lopsided(Encoding):
-    def bias(self, q, k, qpos, kpos):
+    def score_bias(self, q, k, qpos, kpos):
         def b_ij(b, h, i, j):
             offset = qpos[b, i] - kpos[b, j]
             return torch.where(offset >= 0, -offset, 2 * offset)
@@ -20,19 +20,19 @@ class Lopsided(Encoding):
 class Rows(Encoding):
     """Counts from the beginning of the text."""
 
-    def bias(self, q, k, qpos, kpos):
+    def score_bias(self, q, k, qpos, kpos):
         return lambda b, h, i, j: -(qpos[b, i] - kpos[b, j]).abs() * (1 + qpos[b, i])
 
 
 class Forward(Encoding):
     """The sign alone: the farther to the right, the less."""
 
-    def bias(self, q, k, qpos, kpos):
+    def score_bias(self, q, k, qpos, kpos):
         return lambda b, h, i, j: qpos[b, i] - kpos[b, j]
 
 
 class Broken(Encoding):
-    def bias(self, q, k, qpos, kpos):
+    def score_bias(self, q, k, qpos, kpos):
         return lambda b, h, i, j: qpos[b, i] - kpos[i, j]
 
 

@@ -9,7 +9,7 @@ class Fading(Encoding):
     def curve(self, distance):
         return -4 * distance / (distance + 64)
 
-    def bias(self, q, k, qpos, kpos):
+    def score_bias(self, q, k, qpos, kpos):
         return lambda b, h, i, j: self.curve((qpos[b, i] - kpos[b, j]).double())
 
 
@@ -36,12 +36,12 @@ class Cosine(Fading):
 class BothSides(Fading):
     causal_only = False
 
-    def bias(self, q, k, qpos, kpos):
+    def score_bias(self, q, k, qpos, kpos):
         return lambda b, h, i, j: self.curve((qpos[b, i] - kpos[b, j]).abs().double())
 
 
 class Absolute(Fading):
-    def bias(self, q, k, qpos, kpos):
+    def score_bias(self, q, k, qpos, kpos):
         return lambda b, h, i, j: self.curve(-kpos[b, j].double())
 
 

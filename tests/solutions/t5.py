@@ -90,8 +90,8 @@ class Capped(T5Bias):
     def lowered(self, qpos):
         return ((qpos + 1 - self.last) / (self.trained - self.last)).clamp(min=1).log()
 
-    def bias(self, q, k, qpos, kpos):
-        inner = super().bias(q, k, qpos, kpos)
+    def score_bias(self, q, k, qpos, kpos):
+        inner = super().score_bias(q, k, qpos, kpos)
 
         def f(b, h, i, j):
             far = qpos[b, i] - kpos[b, j] >= self.last
@@ -101,8 +101,8 @@ class Capped(T5Bias):
 
 
 class EveryKey(Capped):
-    def bias(self, q, k, qpos, kpos):
-        inner = T5Bias.bias(self, q, k, qpos, kpos)
+    def score_bias(self, q, k, qpos, kpos):
+        inner = T5Bias.score_bias(self, q, k, qpos, kpos)
         return lambda b, h, i, j: inner(b, h, i, j) - self.lowered(qpos[b, i])
 
 
@@ -119,8 +119,8 @@ class FromTheStart(Capped):
 
 
 class ByRow(Capped):
-    def bias(self, q, k, qpos, kpos):
-        inner = T5Bias.bias(self, q, k, qpos, kpos)
+    def score_bias(self, q, k, qpos, kpos):
+        inner = T5Bias.score_bias(self, q, k, qpos, kpos)
         return lambda b, h, i, j: inner(b, h, i, j) - self.lowered(i) * (qpos[b, i] - kpos[b, j] >= self.last)
 
 

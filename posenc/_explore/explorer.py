@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from .. import plot
+from ..views import Heatmap, Lines, Plane, View
 from .controls import Choice, Control, Slider, Tick, controls
-from .views import Heatmap, Lines, Plane, View
 
 
 class Explorer:

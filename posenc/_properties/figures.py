@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from posenc.properties.probe import TRIED
+from posenc._properties.probe import TRIED
 
 if TYPE_CHECKING:
     from posenc.plot import Picture
@@ -24,7 +24,7 @@ def square(
 ) -> Picture:
     """A square of colours, with a ring around the query's own cell."""
     from posenc import plot
-    from posenc.explore.views import Heatmap
+    from posenc.views import Heatmap
 
     fig, ax = plot.figure(4.4, 3.6)
     view = Heatmap(x=x, y=y, scale=scale, origin=(start, start))

@@ -1,4 +1,4 @@
-"""posenc.source: show, device and book_mode."""
+"""posenc.notebook: show, device and book_mode."""
 
 import functools
 import inspect
@@ -7,8 +7,9 @@ import linecache
 import pytest
 import torch
 
-import posenc
-from posenc import NoPE, RoPE, rotate, show
+import posenc.notebook
+from posenc import NoPE, RoPE, rotate
+from posenc.notebook import show
 
 
 class Outer:
@@ -73,10 +74,10 @@ def test_a_class_whose_cell_is_gone_is_refused():
 def test_text_outside_the_book_and_html_in_it(monkeypatch):
     monkeypatch.delenv("POSENC_BOOK", raising=False)
     source = show(rotate)
-    assert not posenc.book_mode()
+    assert not posenc.notebook.book_mode()
     assert source._repr_mimebundle_() == {"text/plain": repr(source)}
     monkeypatch.setenv("POSENC_BOOK", "1")
-    assert posenc.book_mode()
+    assert posenc.notebook.book_mode()
     bundle = source._repr_mimebundle_()
     assert bundle["text/plain"] == repr(source)
     assert bundle["text/html"].startswith('<div class="highlight-python notranslate"><div class="highlight"><pre>')
@@ -86,27 +87,27 @@ def test_text_outside_the_book_and_html_in_it(monkeypatch):
 
 def test_device_is_a_gpu_if_there_is_one(monkeypatch):
     monkeypatch.delenv("POSENC_DEVICE", raising=False)
-    assert posenc.device().type == ("cuda" if torch.cuda.is_available() else "cpu")
+    assert posenc.notebook.device().type == ("cuda" if torch.cuda.is_available() else "cpu")
 
 
 def test_the_environment_decides_on_the_device(monkeypatch):
     monkeypatch.setenv("POSENC_DEVICE", "cpu")
-    assert posenc.device() == torch.device("cpu")
+    assert posenc.notebook.device() == torch.device("cpu")
     monkeypatch.setenv("POSENC_DEVICE", "warp")
     with pytest.raises(ValueError, match=r"POSENC_DEVICE is 'warp', .*: use cpu, cuda or cuda:1"):
-        posenc.device()
+        posenc.notebook.device()
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setenv("POSENC_DEVICE", "cuda")
     with pytest.raises(ValueError, match=r"torch sees no GPU here: unset it, or use cpu"):
-        posenc.device()
+        posenc.notebook.device()
 
 
 def test_glue_names_a_value_in_the_book_only(monkeypatch):
     kept = []
     monkeypatch.setattr("myst_nb.glue", lambda name, value, display: kept.append((name, value, display)))
     monkeypatch.delenv("POSENC_BOOK", raising=False)
-    posenc.glue("answer", 42)
+    posenc.notebook.glue("answer", 42)
     assert kept == []
     monkeypatch.setenv("POSENC_BOOK", "1")
-    posenc.glue("answer", 42)
+    posenc.notebook.glue("answer", 42)
     assert kept == [("answer", 42, False)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from posenc.properties.differences import (
+from posenc._properties.differences import (
     change_of,
     count_kinds,
     gaps_between,
@@ -13,9 +13,9 @@ from posenc.properties.differences import (
     need_finite,
     signature,
 )
-from posenc.properties.figures import overlay, picture_of, square
-from posenc.properties.found import Found, not_measured, number, of_kinds, verdict_of
-from posenc.properties.probe import Probe
+from posenc._properties.figures import overlay, picture_of, square
+from posenc._properties.found import Found, not_measured, number, of_kinds, verdict_of
+from posenc._properties.probe import Probe
 
 
 def unique(p: Probe) -> Found:

@@ -8,11 +8,11 @@ from itertools import product
 import torch
 from torch import Tensor
 
-from posenc.properties.differences import change_of, clearly, most_varied, need_finite
-from posenc.properties.figures import overlay, picture_of
-from posenc.properties.fitting import NOT_FINITE
-from posenc.properties.found import FAILS, HOLDS, Found, above, as_power, not_measured, number, numbers, verdict_of
-from posenc.properties.probe import TRIED, Probe, everywhere
+from posenc._properties.differences import change_of, clearly, most_varied, need_finite
+from posenc._properties.figures import overlay, picture_of
+from posenc._properties.fitting import NOT_FINITE
+from posenc._properties.found import FAILS, HOLDS, Found, above, as_power, not_measured, number, numbers, verdict_of
+from posenc._properties.probe import TRIED, Probe, everywhere
 
 FAR = 10**12  # so far that a logarithm doubles: what has grown until then is unbounded
 CLOSE = 1e-3  # of the spread: what float32 angles make of positions up to 1000 stays well below it

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from posenc.properties.figures import picture_of, words
+from posenc._properties.figures import picture_of, words
 
 if TYPE_CHECKING:
     from posenc.plot import Picture

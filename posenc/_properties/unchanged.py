@@ -7,12 +7,12 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from posenc._properties.differences import change_of, clearly, most_varied, need_finite, spread
+from posenc._properties.figures import bars, overlay, picture_of, words
+from posenc._properties.found import FAILS, Found, not_measured, number, numbers, raised, verdict_of
+from posenc._properties.probe import Probe
 from posenc.attention import attend
 from posenc.cache import KVCache
-from posenc.properties.differences import change_of, clearly, most_varied, need_finite, spread
-from posenc.properties.figures import bars, overlay, picture_of, words
-from posenc.properties.found import FAILS, Found, not_measured, number, numbers, raised, verdict_of
-from posenc.properties.probe import Probe
 
 
 def deterministic(p: Probe) -> Found:

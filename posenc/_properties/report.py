@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from posenc import _check
-from posenc.properties.found import FAILS, HOLDS, NOT_APPLICABLE
-from posenc.properties.wishes import WISHES
-from posenc.source import book_mode
+from posenc._properties.found import FAILS, HOLDS, NOT_APPLICABLE
+from posenc._properties.wishes import WISHES
+from posenc.notebook import book_mode
 
 if TYPE_CHECKING:
     from posenc.plot import Picture

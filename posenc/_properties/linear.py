@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from posenc.properties.differences import clearly, need_finite, rounding
-from posenc.properties.figures import overlay, picture_of
-from posenc.properties.found import Found, not_measured, number, verdict_of
-from posenc.properties.probe import Probe, everywhere
+from posenc._properties.differences import clearly, need_finite, rounding
+from posenc._properties.figures import overlay, picture_of
+from posenc._properties.found import Found, not_measured, number, verdict_of
+from posenc._properties.probe import Probe, everywhere
 
 LINEAR = 2e-4  # of the spread: float32 angles leave 3e-5, and the smoothest curves that no map moves along 2e-3
 
@@ -19,8 +19,8 @@ def linear(p: Probe) -> Found:
     """What stands for position p + k is M_k times what stands for p, plus a constant, with one M_k for all p.
 
     For `embed` that is p_i, for `query` and `key` the turned vector (each head has its M_k, for all contents), for
-    `bias`, `rescale` and `mix` what a key shows to later queries of several contents, in all heads. M_k is fitted by
-    least squares on half of the positions and judged on the other half.
+    `score_bias`, `rescale` and `mix`, what a key shows to later queries of several contents, in all heads. M_k is
+    fitted by least squares on half of the positions and judged on the other half.
     """
     n = min(p.last + 1, max(p.length, 4 * (p.model_dim + 2)), 2048)
     if n < 12:
@@ -68,11 +68,11 @@ def _vectors(p: Probe, pos: Tensor) -> dict[str, Tensor]:
     for door in ("query", "key"):
         if door in doors:
             found[door] = getattr(p.encoding, door)(content, pos).transpose(0, 1)
-    if "bias" in doors or "rescale" in doors:
+    if "score_bias" in doors or "rescale" in doors:
         q = p.random(p.head_dim + 2, p.heads, 1, p.head_dim, seed=4)  # enough to see all that is linear in a query
         k = p.random(1, p.heads, 1, p.head_dim, seed=5).expand(len(q), -1, n, -1)
         score = p.scores(q, k, pos[-1:], pos)  # (C, H, 1, L)
-        found["bias" if "bias" in doors else "rescale"] = score.permute(2, 3, 0, 1).flatten(2)[None]
+        found["score_bias" if "score_bias" in doors else "rescale"] = score.permute(2, 3, 0, 1).flatten(2)[None]
     if "mix" in doors:
         v = p.random(1, p.heads, 1, p.head_dim, seed=5).expand(-1, -1, n, -1)
         found["mix"] = p.values(v, pos[-1:], pos).flatten(1)[None, None]

@@ -11,11 +11,11 @@ import torch
 from torch import Tensor
 
 from posenc import _check
+from posenc._properties.differences import change_of
+from posenc._properties.found import first_line, number, raised
+from posenc._properties.probe import TRIED, Probe, everywhere
 from posenc.attention import BACKENDS, _index
 from posenc.encoding import Encoding
-from posenc.properties.differences import change_of
-from posenc.properties.found import first_line, number, raised
-from posenc.properties.probe import TRIED, Probe, everywhere
 
 NOT_FINITE = "gives numbers that are not finite"
 
@@ -69,11 +69,13 @@ def _doors(probe: Probe, pos: Tensor) -> None:
     for door, vectors in zip(("query", "key"), turned, strict=True):
         _check.returned(encoding, door, vectors, tuple(shape), "as it was given (B, H, L, d)")
     _check.untouched(encoding, (x, q), before)
-    if encoding.bias is not None:
-        bias = encoding.bias(*turned, at, at)
+    if encoding.score_bias is not None:
+        bias = encoding.score_bias(*turned, at, at)
         bias = bias(*_index(q, q)) if callable(bias) else bias
         if bias is None:
-            _check.returned(encoding, "bias", bias, square, "or what broadcasts to it, or a function f(b, h, i, j)")
+            _check.returned(
+                encoding, "score_bias", bias, square, "or what broadcasts to it, or a function f(b, h, i, j)"
+            )
     if encoding.rescale is not None:
         scores = encoding.rescale(at, at)(probe.random(*square), *_index(q, q))
         _check.returned(encoding, "rescale", scores, square, "a score for each, (B, H, Lq, Lk)")

@@ -68,7 +68,7 @@ class Probe:
         """s_ij, (B, H, Lq, Lk): what `attention_weights` takes the softmax of where nothing is masked."""
         qpos, kpos = _batched(q, qpos, kpos)
         score = q @ k.transpose(-2, -1) * q.shape[-1] ** -0.5
-        if self.encoding.bias is not None:
+        if self.encoding.score_bias is not None:
             score = score + _bias(self.encoding, q, k, qpos, kpos)
         if self.encoding.rescale is not None:
             score = self.encoding.rescale(qpos, kpos)(score, *_index(q, k))

@@ -16,13 +16,13 @@ from dataclasses import replace
 
 from torch import Tensor
 
+from posenc._properties.differences import NotFinite
+from posenc._properties.fitting import fitted, undisturbed
+from posenc._properties.found import FAILS, NOT_APPLICABLE, Found, as_power, not_measured, raised
+from posenc._properties.probe import TRIED, Probe
+from posenc._properties.report import Comparison, Property, Report
+from posenc._properties.wishes import WISHES
 from posenc.encoding import Encoding
-from posenc.properties.differences import NotFinite
-from posenc.properties.fitting import fitted, undisturbed
-from posenc.properties.found import FAILS, NOT_APPLICABLE, Found, as_power, not_measured, raised
-from posenc.properties.probe import TRIED, Probe
-from posenc.properties.report import Comparison, Property, Report
-from posenc.properties.wishes import WISHES
 
 __all__ = ["WISHES", "Comparison", "Property", "Report", "compare", "properties"]
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from posenc.properties.apart import grid, ordered, unique
-from posenc.properties.course import bounded, decays, relative, unlimited
-from posenc.properties.found import Found
-from posenc.properties.linear import linear
-from posenc.properties.probe import Probe
-from posenc.properties.unchanged import cacheable, consistent, deterministic, fixed, fused, honest
+from posenc._properties.apart import grid, ordered, unique
+from posenc._properties.course import bounded, decays, relative, unlimited
+from posenc._properties.found import Found
+from posenc._properties.linear import linear
+from posenc._properties.probe import Probe
+from posenc._properties.unchanged import cacheable, consistent, deterministic, fixed, fused, honest
 
 WISHES: dict[str, tuple[str, Callable[[Probe], Found]]] = {
     "unique": ("Any two positions are told apart.", unique),

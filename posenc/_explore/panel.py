@@ -12,12 +12,17 @@ import torch
 import traitlets
 from torch import Tensor
 
-from ..source import book_mode, device
+from ..notebook import book_mode, device
+from ..views import View
 from .controls import Choice, Control, Slider
 from .explorer import Explorer
-from .views import View
 
 STATIC = Path(__file__).parent / "static"
+if not (STATIC / "widget.js").exists():
+    raise ImportError(
+        "the front end of posenc.explore has not been bundled: run `python hatch_build.py` in the source tree, "
+        "or install the package with pip, which does"
+    )
 
 
 def explore(
@@ -177,10 +182,3 @@ def _trait(control: Control) -> traitlets.TraitType[Any, Any]:
                 raise traitlets.TraitError(str(error)) from None
 
     return Checked(control.start).tag(**tag)
-
-
-if not (STATIC / "widget.js").exists():
-    raise ImportError(
-        "the front end of posenc.explore has not been bundled: run `python hatch_build.py` in the source tree, "
-        "or install the package with pip, which does"
-    )

@@ -3,6 +3,5 @@ torch function where there is none."""
 
 from .controls import logarithmic
 from .panel import Panel, explore
-from .views import Heatmap, Lines, Plane, Readout
 
-__all__ = ["Heatmap", "Lines", "Panel", "Plane", "Readout", "explore", "logarithmic"]
+__all__ = ["Panel", "explore", "logarithmic"]

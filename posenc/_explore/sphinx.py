@@ -16,7 +16,7 @@ SHIPPED = ("page.js", "runtime.js", "runtime.wasm.gz", "style.css", "licences.tx
 
 
 def setup(app: Any) -> dict[str, Any]:
-    """Register with Sphinx: ``extensions = ["posenc.explore.sphinx"]``."""
+    """Register with Sphinx: ``extensions = ["posenc._explore.sphinx"]``."""
     os.environ["POSENC_BOOK"] = "1"  # kernels inherit it: cells then emit panels that need no kernel,
     os.environ["POSENC_DEVICE"] = "cpu"  # and what they export holds its constants where a page can have them
     app.connect("html-page-context", _scripts)
