@@ -277,7 +277,7 @@ FOUND = [
     ("rope", "linear", "holds",
      "one map takes p to p + 1, another p to p + 50, and each is off by less than 0.0002 of the spread"),
     ("logarithm", "linear", "fails",
-     "no map takes p to p + 50 (bias): the best one leads from 211 past 261 by 1.4 of the spread"),
+     "no map takes p to p + 50 (score_bias): the best one leads from 211 past 261 by 1.4 of the spread"),
     ("table", "linear", "fails",
      "no map takes p to p + 1 (embed): the best one leads from 0 past 1 by 1.1 of the spread"),
     ("temperature", "linear", "fails",
