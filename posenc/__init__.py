@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any
 from posenc import grid, presets, scaling
 from posenc._properties import WISHES, compare, properties
 from posenc.alibi import ALiBi, alibi, alibi_slopes
-from posenc.attention import attend, attention_weights
+from posenc.attention import Masks, attend, attention, attention_scores, attention_weights
 from posenc.cache import KVCache, sliding_window
 from posenc.distance_aware import DistanceAware, dead_rows, distance_weight
 from posenc.encoding import Encoding, NoPE
 from posenc.layout import convert_layout, layout_permutation
 from posenc.learned import Learned, stretch_table
 from posenc.memory import Memory
-from posenc.model import Transformer
+from posenc.model import Config, Transformer
 from posenc.registry import ENCODINGS, SCHEMES, Scheme
 from posenc.rope import RoPE, rotate
 from posenc.shaw import Shaw, shaw_label, shaw_naive
@@ -29,57 +29,14 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 __all__ = [
-    "ENCODINGS",
-    "SCHEMES",
-    "WISHES",
-    "ALiBi",
-    "DistanceAware",
-    "Encoding",
-    "Heatmap",
-    "KVCache",
-    "Learned",
-    "Lines",
-    "Memory",
-    "NoPE",
-    "Panel",
-    "Plane",
-    "Readout",
-    "RoPE",
-    "Scheme",
-    "Shaw",
-    "Sinusoidal",
-    "T5Bias",
-    "Transformer",
-    "TransformerXL",
-    "XPos",
-    "alibi",
-    "alibi_slopes",
-    "attend",
-    "attention_weights",
-    "compare",
-    "convert_layout",
-    "dead_rows",
-    "distance_weight",
-    "explore",
-    "frequencies",
-    "grid",
-    "layout_permutation",
-    "logarithmic",
-    "plot",
-    "presets",
-    "properties",
-    "relative_shift",
-    "rotate",
-    "scaling",
-    "shaw_label",
-    "shaw_naive",
-    "sinusoidal",
-    "sliding_window",
-    "stretch_table",
-    "t5_bucket",
-    "xpos_radius",
-    "xpos_reach",
-]  # fmt: skip
+    "ENCODINGS", "SCHEMES", "WISHES", "ALiBi", "Config", "DistanceAware", "Encoding", "Heatmap", "KVCache",
+    "Learned", "Lines", "Masks", "Memory", "NoPE", "Panel", "Plane", "Readout", "RoPE", "Scheme", "Shaw",
+    "Sinusoidal", "T5Bias", "Transformer", "TransformerXL", "XPos", "alibi", "alibi_slopes", "attend",
+    "attention", "attention_scores", "attention_weights", "compare", "convert_layout", "dead_rows",
+    "distance_weight", "explore", "frequencies", "grid", "layout_permutation", "logarithmic", "plot", "presets",
+    "properties", "relative_shift", "rotate", "scaling", "shaw_label", "shaw_naive", "sinusoidal",
+    "sliding_window", "stretch_table", "t5_bucket", "xpos_radius", "xpos_reach",
+]  # fmt: skip  # fmt: skip
 
 # Matplotlib and the widgets take as long to import as everything else here, so they wait until they are used.
 _LAZY = {"explore": "posenc._explore", "logarithmic": "posenc._explore", "Panel": "posenc._explore"}

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from torch.nn.functional import softplus
 
 from posenc import _check
-from posenc.attention import _allowed, _batched, _per_head
-from posenc.encoding import Encoding
+from posenc.attention import allowed_pairs, attention_scores, batched
+from posenc.encoding import Encoding, NoPE
 
 
 def distance_weight(R: Tensor, w: float | Tensor, v: float | Tensor) -> Tensor:
@@ -70,10 +70,8 @@ def dead_rows(
     Arguments as for `attention_weights` -> bool (B, H, Lq); `.float().mean()` is the share. A query that
     may attend to no key at all is not counted. Raises ValueError if shapes do not match.
     """
-    _check.attention(q, k, k, qpos, kpos, mask)
-    wide = torch.promote_types(q.dtype, torch.float32)
-    negative = q.to(wide) @ _per_head(k, q).to(wide).transpose(-2, -1) <= 0  # (B, H, Lq, Lk)
-    allowed = _allowed(*_batched(q, qpos, kpos), causal, mask)
+    negative = attention_scores(q, k, NoPE(), qpos, kpos) <= 0  # (B, H, Lq, Lk)
+    allowed = allowed_pairs(*batched(q, qpos, kpos), causal, mask)
     if allowed is None:
         return negative.all(-1)
     return (negative | ~allowed).all(-1) & allowed.any(-1)

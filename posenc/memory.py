@@ -3,22 +3,35 @@
 import torch
 from torch import Tensor
 
-from posenc import _check
-
 
 class Memory:
     """What went into each layer for the latest `length` tokens, so that context crosses segments.
 
-    `model(segment, memory=memory)` attends to it, and then puts the segment into it. It holds hidden states:
-    keys are made from them anew with each segment, by weights that may have changed since. No gradient flows
-    into it: h̃ = [SG(h_mem) ∘ h]. Positions go on from segment to segment, so a learned table must be as long as
-    the text. With segments of `length` tokens, n layers see n · length tokens back, besides their own segment.
-    Dai et al. (2019), section 3.2.
-    Raises ValueError if length is negative.
+    `model(segment, memory=memory)` attends to the memory, and then puts the segment into it. The memory holds
+    hidden states; each segment makes keys from them with the present weights. No gradient flows into the memory:
+    h̃ = [SG(h_mem) ∘ h]. Positions go on from segment to segment, so a learned table must be as long as the text.
+    With segments of `length` tokens, n layers see n · length tokens back, besides their own segment.
+
+    Args:
+        length: how many of the latest tokens are remembered, 0 for none.
+
+    Raises:
+        ValueError: if length is negative.
+
+    Example:
+        >>> from posenc import Memory, Transformer
+        >>> model, memory = Transformer(256, layers=2, encoding="transformer_xl"), Memory(4)
+        >>> for segment in torch.zeros(2, 1, 6, dtype=torch.long):
+        ...     logits = model(segment, memory=memory)
+        >>> memory.positions
+        tensor([ 8,  9, 10, 11])
+
+    Source: Dai et al. (2019), section 3.2.
     """
 
     def __init__(self, length: int) -> None:
-        _check.memory_length(length)
+        if length < 0:
+            raise ValueError(f"length is {length}: use how many of the latest tokens to remember, 0 for none")
         self.length = length
         self.states: list[Tensor] = []
         """For each layer, (B, M, D), where M <= length."""
@@ -32,7 +45,7 @@ class Memory:
         return 0 if self.positions is None else self.positions.shape[-1]
 
     def join(self, pos: Tensor) -> Tensor:
-        """The positions that are held, then pos: (M + L,), or (B, M + L) if either is batched."""
+        """The positions that are held, followed by pos: (M + L,), or (B, M + L) if either is batched."""
         if self.positions is None:
             return pos
         batch = torch.broadcast_shapes(self.positions.shape[:-1], pos.shape[:-1])

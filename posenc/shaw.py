@@ -6,6 +6,8 @@ import torch
 from torch import Tensor, nn
 
 from posenc import _check
+from posenc._require import require_positions
+from posenc.attention import check_vectors
 from posenc.encoding import Encoding
 
 
@@ -31,7 +33,9 @@ def shaw_naive(
     B·H·Lq·Lk·d numbers, twice, so it is for reading and testing; the paper splits the product, and shares
     (Lq, Lk, d) among heads and sequences (section 3.3). Shaw et al. (2018), equations 3 and 4.
     """
-    _check.attention(q, k, v, qpos, kpos, None)
+    check_vectors(q, k, v)
+    require_positions(qpos, q, "qpos")
+    require_positions(kpos, k, "kpos")
     _check.label_tables(q, key_table, value_table)
     k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], 1) for x in (k, v))
     offset = kpos[..., None, :] - qpos[..., :, None]  # (Lq, Lk) or (B, Lq, Lk)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
-
-from posenc import _check
+from torch import Tensor
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from posenc.model import Transformer
 
 Model = TypeVar("Model", bound="Transformer")
@@ -24,7 +26,7 @@ def save(model: Transformer, path: str | os.PathLike[str]) -> None:
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     tensors = {name: value.cpu().clone().contiguous() for name, value in model.state_dict().items()}
-    metadata = {"posenc": json.dumps(model.config | {"class": type(model.encoding()).__name__})}
+    metadata = {"posenc": json.dumps(asdict(model.config) | {"class": type(model.encoding()).__name__})}
     part = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:
         save_file(tensors, part, metadata)
@@ -41,12 +43,44 @@ def load(cls: type[Model], path: str | os.PathLike[str], **changes: Any) -> Mode
         with safe_open(path, framework="pt") as file:
             metadata, state = file.metadata(), {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except SafetensorError as error:
-        raise _check.damaged(path) from error
-    config = _check.saved(path, metadata, changes) | changes
+        raise _damaged(path) from error
+    config = _read_config(path, metadata, changes) | changes
     with torch.random.fork_rng(devices=[]):  # what is drawn here is overwritten
         model = cls(**config)
-    _check.fits(path, model.state_dict(), state)
+    _check_fit(path, model.state_dict(), state)
     for name, value in (*model.named_parameters(), *model.named_buffers()):
         value.data = value.data.to(state[name].dtype) if name in state else value.data
     model.load_state_dict(state)
     return model
+
+
+def _damaged(path: object) -> ValueError:
+    return ValueError(
+        f"{path} is not a whole safetensors file: copy it again if it was cut short, or save the model anew"
+    )
+
+
+def _read_config(path: object, metadata: dict[str, str] | None, changes: Iterable[str]) -> dict[str, Any]:
+    """The configuration in a model's file, with an encoding that can be made again."""
+    try:
+        config = json.loads((metadata or {})["posenc"])
+        kind = config.pop("class")
+    except (KeyError, ValueError, TypeError, AttributeError):
+        raise ValueError(f"{path} does not say how to make the model: use a file that Transformer.save wrote") from None
+    if config.get("encoding") is None and "encoding" not in changes:
+        raise ValueError(
+            f"{path} holds a model whose encoding was not given by its name, but made as {kind}(...): "
+            f"pass it again, Transformer.load(path, encoding={kind}(...))"
+        )
+    return config
+
+
+def _check_fit(path: object, wanted: dict[str, Tensor], found: dict[str, Tensor]) -> None:
+    """What was saved is what the model has, by name and shape."""
+    shapes = [{name: tuple(value.shape) for name, value in state.items()} for state in (wanted, found)]
+    if shapes[0] != shapes[1]:
+        names = sorted({name for name, _ in shapes[0].items() ^ shapes[1].items()})
+        raise ValueError(
+            f"{path} does not fit the model in {', '.join(names)}: pass the encoding it was saved with, and change "
+            f"no size"
+        )

@@ -35,7 +35,7 @@ def test_prompts_of_different_lengths_are_padded_on_either_side(name, options):
     mask = torch.ones(4, LENGTH, dtype=torch.bool)
     mask[0, :4] = mask[1, 6:] = mask[2, :2] = mask[2, 7:] = False
     for chunk in (None, 4):
-        found = model.generate(tokens, COUNT, mask=mask, chunk=chunk)
+        found = model.generate(tokens, COUNT, padding_mask=mask, chunk=chunk)
         assert torch.equal(found[:, :LENGTH], tokens)
         for row, real, sequence in zip(found, mask, tokens, strict=True):
             assert torch.equal(row[LENGTH:], by_full_passes(model, sequence[real][None])[0, -COUNT:])
@@ -59,8 +59,8 @@ def test_a_cache_of_your_own_goes_on():
     assert torch.equal(second, whole[:, LENGTH + 3 :])
     mask = torch.tensor([[False, False, True], [True, True, True]])
     padded = model.cache()
-    model(draw(2, 4), mask=torch.ones(2, 4, dtype=torch.bool), cache=padded)
-    model.generate(draw(2, 3), 2, mask=mask, cache=padded)
+    model(draw(2, 4), padding_mask=torch.ones(2, 4, dtype=torch.bool), cache=padded)
+    model.generate(draw(2, 3), 2, padding_mask=mask, cache=padded)
     assert padded[0].positions[:, 4:].tolist() == [[-1, -1, 4, 5], [4, 5, 6, 7]]
 
 
@@ -155,9 +155,9 @@ def test_too_few_positions_are_noticed_before_anything_is_computed():
         model.generate(tokens[:, :1], 1, cache=cache)
     assert len(cache[0]) == LENGTH + 3
     mask = torch.arange(LENGTH).expand(2, -1) >= torch.tensor([[2], [4]])
-    model.generate(tokens, 6, mask=mask)
+    model.generate(tokens, 6, padding_mask=mask)
     with pytest.raises(ValueError, match=f"{LENGTH + 3}"):
-        model.generate(tokens, 7, mask=mask)
+        model.generate(tokens, 7, padding_mask=mask)
 
 
 def test_the_last_row_of_a_table_is_used():
@@ -165,9 +165,9 @@ def test_the_last_row_of_a_table_is_used():
     for count in (0, 1):
         assert model.generate(tokens, count).shape == (2, LENGTH + count)
     cache, mask = model.cache(), torch.arange(6).expand(2, -1) >= torch.tensor([[0], [5]])
-    model(tokens[:, :6], mask=mask, cache=cache)  # 6 tokens and 1, then 2 and 6: no sequence has more than 9
+    model(tokens[:, :6], padding_mask=mask, cache=cache)  # 6 tokens and 1, then 2 and 6: no sequence has more than 9
     late = torch.arange(6).expand(2, -1) >= torch.tensor([[4], [0]])
-    assert model.generate(tokens[:, :6], 2, mask=late, cache=cache).shape == (2, 8)
+    assert model.generate(tokens[:, :6], 2, padding_mask=late, cache=cache).shape == (2, 8)
 
 
 def test_what_cannot_go_on_is_refused():
@@ -175,8 +175,7 @@ def test_what_cannot_go_on_is_refused():
     half = torch.tensor([[True] * LENGTH, [False] * LENGTH])
     with pytest.raises(ValueError, match="count is -1: use how many tokens to add"):
         model.generate(tokens, -1)
-    for options in (dict(tokens=tokens[:, :0]), dict(tokens=tokens[:0]), dict(tokens=tokens, mask=half),
-                    dict(tokens=tokens, mask=half[None, None])):  # fmt: skip
+    for options in (dict(tokens=tokens[:, :0]), dict(tokens=tokens[:0]), dict(tokens=tokens, padding_mask=half)):
         with pytest.raises(ValueError, match="needs a real token to go on from"):
             model.generate(count=1, **options)
     with pytest.raises(ValueError, match="chunk is 0: use 1 or more"):

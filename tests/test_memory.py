@@ -100,7 +100,7 @@ def test_padding_is_not_remembered_as_if_it_were_a_token(name, options):
     mask[0, :4] = mask[1, 7:] = False
     memory, parts = Memory(LENGTH), []
     for part in torch.arange(LENGTH).split([2, 3, 4]):
-        parts.append(model(tokens[:, part], mask=mask[:, part], memory=memory))
+        parts.append(model(tokens[:, part], padding_mask=mask[:, part], memory=memory))
     found = torch.cat(parts, 1)
     for row, real, sequence in zip(found, mask, tokens, strict=True):
         close(row[real], model(sequence[real][None])[0])
@@ -111,7 +111,7 @@ def test_a_mask_may_come_after_a_segment_without_one():
     model, tokens, memory = make("rope"), draw(), Memory(LENGTH)
     real = torch.tensor([[True, True], [False, True]])
     first = model(tokens[:, :7], memory=memory)
-    found = torch.cat((first, model(tokens[:, 7:], mask=real, memory=memory)), 1)
+    found = torch.cat((first, model(tokens[:, 7:], padding_mask=real, memory=memory)), 1)
     close(found[0], model(tokens[:1])[0])
     close(found[1, [*range(7), 8]], model(tokens[1:, [*range(7), 8]])[0])
 

@@ -1,6 +1,7 @@
 """posenc.model: one transformer for all encodings; it is the same cached, padded, packed, windowed and compiled."""
 
 import math
+from dataclasses import asdict
 
 import pytest
 import torch
@@ -8,9 +9,9 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, gelu
 
 import posenc
-from posenc import ENCODINGS, ALiBi, Encoding, KVCache, NoPE, RoPE, Sinusoidal, T5Bias
+from posenc import ENCODINGS, ALiBi, Encoding, KVCache, Masks, NoPE, RoPE, Sinusoidal, T5Bias
 from posenc.memory import Memory
-from posenc.model import Transformer
+from posenc.model import Step, Transformer
 
 LAYERS, HEADS, MODEL, HIDDEN, VOCABULARY, LENGTH = 2, 2, 8, 12, 11, 9
 SIZES = dict(vocabulary=VOCABULARY, layers=LAYERS, model_dim=MODEL, heads=HEADS, hidden=HIDDEN, length=40)
@@ -38,7 +39,8 @@ def in_chunks(model: Transformer, tokens: Tensor, sizes: list[int], mask: Tensor
     cache, parts, start = model.cache(), [], 0
     for size in sizes:
         part = slice(start, start + size)
-        parts.append(model(tokens[:, part], mask=None if mask is None else mask[:, part], cache=cache))
+        real = None if mask is None else mask[:, part]
+        parts.append(model(tokens[:, part], padding_mask=real, cache=cache))
         start += size
     return torch.cat(parts, 1)
 
@@ -139,10 +141,10 @@ def test_sinks_are_the_first_tokens_and_stay_in_sight():
 
 def test_a_model_without_options_is_a_decoder_with_rope():
     model = Transformer(VOCABULARY)
-    assert model.config == dict(
+    assert asdict(model.config) == dict(
         vocabulary=VOCABULARY, layers=4, model_dim=128, heads=4, kv_heads=None, hidden=None, encoding="rope",
         length=512, every_layer=False, shared=True, causal=True, tied=True, window=None, sinks=0, scale=None,
-        dropout=0.0, backend="dense",
+        dropout=0.0, attention_dropout=0.0, backend="dense",
     )  # fmt: skip
     assert len(model.blocks) == 4
     assert isinstance(model.encoding(), RoPE) and model.encoding().head_dim == 32
@@ -202,8 +204,8 @@ def test_an_encoding_comes_by_name_by_instance_and_by_factory(name):
     tokens = draw()
     assert torch.equal(by_factory(tokens), by_name(tokens))
     assert torch.equal(by_instance(tokens), by_name(tokens))
-    assert by_name.config["encoding"] == name
-    assert by_factory.config["encoding"] is by_instance.config["encoding"] is None
+    assert by_name.config.encoding == name
+    assert by_factory.config.encoding is by_instance.config.encoding is None
 
 
 @every
@@ -313,7 +315,7 @@ def test_a_scale_starts_from_the_same_scores():
     tokens = draw()
     for model in models[1:]:
         close(model(tokens), models[0](tokens), atol=1e-5)
-        assert model.blocks[0].options["scale"] == model.scale != models[0].scale
+        assert model.config.scale != models[0].config.scale
 
 
 def test_weights_are_drawn_anew_but_not_those_of_the_encoding():
@@ -400,11 +402,11 @@ def padded_batch() -> tuple[Tensor, Tensor, list[Tensor]]:
 def test_padding_changes_nothing(name, options):
     model = make(name, **options)
     tokens, mask, alone = padded_batch()
-    found = model(tokens, mask=mask)
+    found = model(tokens, padding_mask=mask)
     for row, real, sequence in zip(found, mask, alone, strict=True):
         close(row[real], model(sequence[None])[0])
     assert found.isfinite().all()
-    given = model(tokens, mask.cumsum(-1) - 1, mask=mask)  # the same positions, by hand
+    given = model(tokens, mask.cumsum(-1) - 1, padding_mask=mask)  # the same positions, by hand
     close(given[mask], found[mask])
     without_mask = model(tokens, (mask.cumsum(-1) - 1).where(mask, -1))  # -1 is padding
     close(without_mask[mask], found[mask])
@@ -423,7 +425,7 @@ def test_padding_changes_nothing_when_decoding(name, options):
         for row, sequence, pad in zip(found, tokens, pads, strict=True):
             close(row[pad:], model(sequence[None, pad:])[0])
     cache = model.cache()
-    first = model(tokens[:, :7], mask=mask[:, :7], cache=cache)  # later tokens are real, and need no mask
+    first = model(tokens[:, :7], padding_mask=mask[:, :7], cache=cache)  # later tokens are real, and need no mask
     later = torch.cat([model(tokens[:, n : n + 1], cache=cache) for n in (7, 8)], 1)
     close(torch.cat((first, later), 1)[mask], in_chunks(model, tokens, [LENGTH], mask)[mask])
 
@@ -433,21 +435,21 @@ def test_padding_before_the_sinks_is_held_and_no_more_than_that():
     mask = torch.stack((torch.arange(LENGTH) >= 4, torch.arange(LENGTH) >= 1))
     cache = model.cache()
     for part in (slice(0, 3), slice(3, 6), slice(6, LENGTH)):
-        model(draw()[:, part], mask=mask[:, part], cache=cache)
+        model(draw()[:, part], padding_mask=mask[:, part], cache=cache)
     model(draw(length=1), cache=cache)
     first = [[-1, -1, -1, -1, 0, 4, 5], [-1, 0, 1, 2, 3, 7, 8]]  # 4 pads and 1 sink, then the window
     assert [layer.positions.tolist() for layer in cache] == [first] * LAYERS
-    assert [layer.sinks for layer in cache] == [5] * LAYERS
+    assert [(layer.sinks, layer.padding) for layer in cache] == [(1, 4)] * LAYERS
     unpadded = model.cache()
-    model(draw(), mask=torch.ones(2, LENGTH, dtype=torch.bool), cache=unpadded)
-    assert [layer.sinks for layer in unpadded] == [1] * LAYERS
+    model(draw(), padding_mask=torch.ones(2, LENGTH, dtype=torch.bool), cache=unpadded)
+    assert [(layer.sinks, layer.padding) for layer in unpadded] == [(1, 0)] * LAYERS
 
 
 def test_padding_on_the_right_may_be_cached_without_a_window():
     model, tokens = make("rope"), draw(1, 6)
     padded = torch.cat((tokens[:, :4], draw(1, 2)), 1)
     cache = model.cache()
-    model(padded, mask=(torch.arange(6) < 4)[None], cache=cache)
+    model(padded, padding_mask=(torch.arange(6) < 4)[None], cache=cache)
     close(model(tokens[:, 4:], cache=cache), model(tokens)[:, 4:])
 
 
@@ -455,7 +457,7 @@ def test_padding_on_the_right_may_be_cached_without_a_window():
 def test_a_sequence_of_padding_only_is_finite_and_disturbs_nobody(name):
     model, tokens = make(name), draw()
     mask = torch.tensor([[False] * LENGTH, [True] * LENGTH])
-    found = model(tokens, mask=mask)
+    found = model(tokens, padding_mask=mask)
     assert found.isfinite().all()
     close(found[1], model(tokens[1:])[0])
 
@@ -468,7 +470,7 @@ def test_packed_documents_do_not_see_each_other(name, options):
     pos = torch.cat([torch.arange(n) for n in (4, 2, 3)])
     mask = document[:, None, :, None] == document[:, None, None, :]
     for positions in (pos, pos[None]):
-        packed = model(tokens, positions, mask=mask)
+        packed = model(tokens, positions, attention_mask=mask)
         for n in range(3):
             close(packed[document == n], model(tokens[document == n][None])[0])
     assert (model(tokens, pos) - packed).abs().max() > 1e-3
@@ -477,9 +479,9 @@ def test_packed_documents_do_not_see_each_other(name, options):
 def test_a_mask_of_queries_and_keys_counts_the_keys_that_are_held():
     model, tokens = make("rope"), draw()
     mask = torch.rand(2, HEADS, LENGTH, LENGTH) < 0.7
-    full, cache = model(tokens, mask=mask), model.cache()
+    full, cache = model(tokens, attention_mask=mask), model.cache()
     for n in range(LENGTH):
-        close(model(tokens[:, n : n + 1], mask=mask[:, :, n : n + 1, : n + 1], cache=cache)[:, 0], full[:, n])
+        close(model(tokens[:, n : n + 1], attention_mask=mask[:, :, n : n + 1, : n + 1], cache=cache)[:, 0], full[:, n])
 
 
 def test_positions_may_begin_anywhere_and_go_on_from_there():
@@ -510,7 +512,7 @@ def test_short_sequences(name):
 def test_an_encoder_sees_both_sides(encoding, options):
     model = make(encoding(), causal=False, **options)
     tokens, mask, alone = padded_batch()
-    found = model(tokens, mask=mask)
+    found = model(tokens, padding_mask=mask)
     for row, real, sequence in zip(found, mask, alone, strict=True):
         close(row[real], model(sequence[None])[0])
     later = tokens.clone()
@@ -525,7 +527,7 @@ def test_an_encoder_refuses_what_is_made_for_the_past(name):
     model, tokens = make(name, causal=False), draw()
     if model.encoding().causal_only:
         with pytest.raises(ValueError, match="symmetric or bidirectional form"):
-            model(tokens, mask=torch.ones(2, LENGTH, dtype=torch.bool))
+            model(tokens, padding_mask=torch.ones(2, LENGTH, dtype=torch.bool))
     else:
         assert model(tokens).isfinite().all()
 
@@ -536,14 +538,17 @@ def test_an_encoding_of_the_past_is_refused_by_an_encoder_whatever_the_padding()
     tokens, mask = draw(), torch.ones(2, LENGTH, dtype=torch.bool)
     for model, options in (
         (make(past, causal=False), {}),
-        (make(past, causal=False), dict(mask=mask)),
+        (make(past, causal=False), dict(padding_mask=mask)),
         (make(past, causal=False), dict(pos=torch.arange(LENGTH).expand(2, -1))),
         (make(past, causal=False, window=3), {}),
     ):
         with pytest.raises(ValueError, match="symmetric or bidirectional form"):
             model(tokens, **options)
     hiding = torch.ones(1, 1, LENGTH, LENGTH, dtype=torch.bool).tril()  # a mask that hides the future serves
-    close(make(past, causal=False)(tokens, mask=hiding) * 0, torch.zeros(2, LENGTH, VOCABULARY, dtype=torch.float64))
+    close(
+        make(past, causal=False)(tokens, attention_mask=hiding) * 0,
+        torch.zeros(2, LENGTH, VOCABULARY, dtype=torch.float64),
+    )
     make(past)(tokens)
 
 
@@ -561,7 +566,7 @@ def test_backends_agree_or_refuse(name, backend):
         with pytest.raises(ValueError, match='use backend="dense"'):
             model(tokens)
         return
-    close(model(tokens, mask=mask)[mask], dense(tokens, mask=mask)[mask])
+    close(model(tokens, padding_mask=mask)[mask], dense(tokens, padding_mask=mask)[mask])
     if backend == "sdpa":  # flex is slow without a compiler
         close(model(tokens), dense(tokens))
         close(in_chunks(model, tokens, [5, 1, 3]), dense(tokens))
@@ -573,7 +578,7 @@ def test_compiled_without_a_graph_break_it_is_the_same(name):
     model = make(name, layers=1, every_layer=name == "learned")
     compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
     tokens, mask, _ = padded_batch()
-    close(compiled(tokens, mask=mask), model(tokens, mask=mask))
+    close(compiled(tokens, padding_mask=mask), model(tokens, padding_mask=mask))
 
 
 def test_compiled_without_a_mask_it_is_the_same():
@@ -608,10 +613,10 @@ def test_nothing_is_left_on_the_cpu(name):
         model = Transformer(**SIZES, encoding=name, window=3, sinks=1).requires_grad_(False)
         tokens, mask = torch.zeros(2, LENGTH, dtype=torch.int64), torch.ones(2, LENGTH, dtype=torch.bool)
     memory, padded, cache = Memory(5), Memory(5), model.cache()
-    assert model(tokens).is_meta and model(tokens, mask=mask).is_meta
+    assert model(tokens).is_meta and model(tokens, padding_mask=mask).is_meta
     for chunk in (slice(0, 5), slice(5, LENGTH)):
         assert model(tokens[:, chunk], memory=memory).is_meta
-        assert model(tokens[:, chunk], mask=mask[:, chunk], memory=padded).is_meta
+        assert model(tokens[:, chunk], padding_mask=mask[:, chunk], memory=padded).is_meta
         assert model(tokens[:, chunk], cache=cache).is_meta
 
 
@@ -623,7 +628,7 @@ def test_a_gpu_computes_the_same(name, device):
     model, tokens, mask = model.to(device), tokens.to(device), mask.to(device)
     close(model(tokens).cpu(), full, atol=1e-3)
     close(in_chunks(model, tokens, [5, 4], mask).cpu(), padded, atol=1e-3)
-    assert model.generate(tokens, 3, mask=mask).device == tokens.device
+    assert model.generate(tokens, 3, padding_mask=mask).device == tokens.device
 
 
 def test_dropout_is_for_training_only():
@@ -638,7 +643,7 @@ def test_dropout_is_for_training_only():
     block.dropout.p = 1.0 - 1e-9  # both branches are dropped, the stream is not
     x = torch.randn(1, 3, MODEL)
     pos = torch.arange(3)
-    assert torch.equal(block(x, pos, pos, NoPE(), None, None, None), x)
+    assert torch.equal(block(x, Step(pos, pos, None, Masks()), NoPE()), x)
 
 
 def test_it_learns_to_copy():
@@ -673,8 +678,8 @@ def test_it_learns_to_copy():
     (dict(heads=4, kv_heads=3), "kv_heads is 3, but queries have 4 heads: use a number that divides them"),
     (dict(scale=0.0), "scale is 0.0: use a positive number"),
     (dict(scale=math.nan), "scale is nan: use a positive number"),
-    (dict(dropout=1.0), "dropout is 1.0: use the share"),
-    (dict(dropout=-0.1), "dropout is -0.1: use the share"),
+    (dict(dropout=1.0), "dropout is 1.0: use a share"),
+    (dict(dropout=-0.1), "dropout is -0.1: use a share"),
     (dict(window=0), "window is 0"),
     (dict(sinks=-1), "sinks is -1"),
     (dict(encoding="roper"), "encoding is 'roper': use one of 'nope', 'sinusoidal', "),
@@ -701,14 +706,25 @@ def test_tokens_that_do_not_fit_are_refused():
 def test_masks_that_do_not_fit_are_refused():
     model, tokens = make("rope"), draw()
     ones = torch.ones(LENGTH, LENGTH, dtype=torch.bool)
-    for mask in (ones[0], ones[None], torch.ones(2, LENGTH)):
-        with pytest.raises(ValueError, match=r"use a bool mask, \(B, L\), .*, or \(B, H, Lq, Lk\)"):
-            model(tokens, mask=mask)
-    with pytest.raises(ValueError, match=r"of queries and keys, \(Lq, Lk\), is mask\[None, None\]"):
-        model(tokens, mask=ones)
-    model(tokens, mask=ones[None, None])
+    for mask in (ones[0], ones[None], ones, ones[None, None], torch.ones(2, LENGTH)):
+        with pytest.raises(ValueError, match=r"padding_mask .* \(B, L\), .* attention_mask"):
+            model(tokens, padding_mask=mask)
+    for mask in (ones[0], ones, ones[None], torch.ones(1, 1, LENGTH, LENGTH)):
+        with pytest.raises(ValueError, match=r"attention_mask .* \(B, H, Lq, Lk\), .* padding_mask"):
+            model(tokens, attention_mask=mask)
+    model(tokens, attention_mask=ones[None, None])
     with pytest.raises(ValueError, match="does not broadcast"):
-        model(tokens, mask=ones[None, None, :, 1:])
+        model(tokens, attention_mask=ones[None, None, :, 1:])
+
+
+def test_where_there_are_as_many_sequences_as_tokens_each_mask_is_what_it_is_called():
+    model, tokens = make("rope"), draw(LENGTH)
+    square = torch.ones(LENGTH, LENGTH, dtype=torch.bool).triu()
+    padded = model(tokens, padding_mask=square)
+    for n in (0, 3, LENGTH - 1):
+        close(padded[n, n:], model(tokens[n : n + 1, n:])[0])
+    with pytest.raises(ValueError, match="attention_mask"):
+        model(tokens, attention_mask=square)
 
 
 def test_a_cache_that_does_not_fit_is_refused():
@@ -724,8 +740,8 @@ def test_a_cache_that_does_not_fit_is_refused():
         model.requires_grad_()(tokens, cache=model.cache())
     right = (torch.arange(LENGTH) < 5).expand(2, -1)
     with pytest.raises(ValueError, match=r"keeps the 3 that came last: pad on the left, or .* window=None"):
-        make("rope", window=3)(tokens, mask=right, cache=model.cache())
+        make("rope", window=3)(tokens, padding_mask=right, cache=model.cache())
     split, cache = make("rope", window=3), model.cache()
-    split(tokens[:, :5], mask=right[:, :5], cache=cache)
+    split(tokens[:, :5], padding_mask=right[:, :5], cache=cache)
     with pytest.raises(ValueError, match="pad on the left"):
-        split(tokens[:, 5:], mask=right[:, 5:], cache=cache)
+        split(tokens[:, 5:], padding_mask=right[:, 5:], cache=cache)

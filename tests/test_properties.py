@@ -603,13 +603,13 @@ RETURNED = [
     ("key", lambda k, pos: k.tolist(),
      "Odd.key returns list: return a tensor (2, 4, 3, 16), as it was given (B, H, L, d)"),
     ("score_bias", lambda q, k, qpos, kpos: None,
-     "Odd.score_bias returns NoneType (is its return missing?): return a tensor (2, 4, 3, 3), or what broadcasts to it, "
-     "or a function f(b, h, i, j)"),
+     "Odd.score_bias returns NoneType (is its return missing?): return a tensor (2, 4, 3, 3), or what broadcasts to "
+     "it, or a function f(b, h, i, j)"),
     ("score_bias", lambda q, k, qpos, kpos: lambda b, h, i, j: None,
-     "Odd.score_bias returns NoneType (is its return missing?): return a tensor (2, 4, 3, 3), or what broadcasts to it, "
-     "or a function f(b, h, i, j)"),
+     "Odd.score_bias returns NoneType (is its return missing?): return a tensor (2, 4, 3, 3), or what broadcasts to "
+     "it, or a function f(b, h, i, j)"),
     ("score_bias", lambda q, k, qpos, kpos: torch.zeros(2, 5),
-     "the bias has shape (2, 5), which does not broadcast to (B, H, Lq, Lk) = (1, 4, 3, 3): index positions as "
+     "score_bias has shape (2, 5), which does not broadcast to (B, H, Lq, Lk) = (1, 4, 3, 3): index positions as "
      "qpos[b, i] and kpos[b, j], and parameters of heads by h"),
     ("rescale", lambda qpos, kpos: lambda s, b, h, i, j: s.sum(1),
      "Odd.rescale returns a tensor (2, 3, 3): return (2, 4, 3, 3), a score for each, (B, H, Lq, Lk)"),

@@ -84,7 +84,7 @@ def test_what_was_saved_may_be_changed_when_it_is_loaded(tmp_path):
     rope = RoPE(MODEL // 2, base=100.0)
     loaded = Transformer.load(path, encoding=rope, backend="sdpa", window=3)
     assert loaded.encoding() is rope
-    assert (loaded.config["backend"], loaded.window, loaded.config["encoding"]) == ("sdpa", 3, None)
+    assert (loaded.config.backend, loaded.config.window, loaded.config.encoding) == ("sdpa", 3, None)
     expected = make(rope, window=3)
     expected.load_state_dict(model.state_dict())
     torch.testing.assert_close(loaded(tokens), expected(tokens), rtol=0, atol=1e-10)

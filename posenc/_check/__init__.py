@@ -3,8 +3,6 @@
 Nothing is checked while `torch.export` traces: there a size may be a symbol, and a comparison would freeze it.
 """
 
-from posenc._check.attention import attention, closed, direction, matrix, no_cpu_gradient
-from posenc._check.cache import cached, kept, window
 from posenc._check.common import base, dim, embedded, head_count, layout, made_for, positions
 from posenc._check.grid import (
     coordinates,
@@ -18,19 +16,6 @@ from posenc._check.grid import (
     sections,
     shares,
     span,
-)
-from posenc._check.model import (
-    damaged,
-    encoding_name,
-    fits,
-    generation,
-    left_padded,
-    made,
-    memory_length,
-    model_input,
-    sampling,
-    saved,
-    sizes,
 )
 from posenc._check.properties import has_memory, one_of, returned, unmeasured, untouched
 from posenc._check.rope import fading, given_frequencies, heads_of, reach, rotary, rotation, turned
@@ -51,13 +36,10 @@ from posenc._check.tables import (
 from posenc._check.transformer_xl import clamped, distance_queries, shifted, transformer_xl
 
 __all__ = [
-    "attention", "base", "buckets", "cached", "clamped", "clip", "closed", "coordinates", "damaged", "dim",
-    "direction", "distance_queries", "divisors", "embedded", "encoding_name", "factor", "fading", "fits",
-    "fraction", "generation", "given_frequencies", "grid_frequencies", "grid_rotation", "grid_shape",
-    "has_memory", "head_angles", "head_count", "heads_of", "kept", "known", "known_axes", "label_tables",
-    "labelled", "layout", "left_padded", "looked_up", "made", "made_for", "matrix", "memory_length",
-    "model_input", "no_cpu_gradient", "offsets", "one_of", "ordered", "place", "positions", "reach",
-    "returned", "rotary", "rotation", "rows", "sampling", "saved", "sections", "shares", "shaw", "shifted",
-    "sizes", "slopes", "span", "stretched", "table_size", "trained", "transformer_xl", "turned", "unmeasured",
-    "untouched", "whole", "window", "yarn",
+    "base", "buckets", "clamped", "clip", "coordinates", "dim", "distance_queries", "divisors", "embedded",
+    "factor", "fading", "fraction", "given_frequencies", "grid_frequencies", "grid_rotation", "grid_shape",
+    "has_memory", "head_angles", "head_count", "heads_of", "known", "known_axes", "label_tables", "labelled",
+    "layout", "looked_up", "made_for", "offsets", "one_of", "ordered", "place", "positions", "reach", "returned",
+    "rotary", "rotation", "rows", "sections", "shares", "shaw", "shifted", "slopes", "span", "stretched",
+    "table_size", "trained", "transformer_xl", "turned", "unmeasured", "untouched", "whole", "yarn",
 ]  # fmt: skip

@@ -14,7 +14,7 @@ from posenc import _check
 from posenc._properties.differences import change_of
 from posenc._properties.found import first_line, number, raised
 from posenc._properties.probe import TRIED, Probe, everywhere
-from posenc.attention import BACKENDS, _index
+from posenc.attention import BACKENDS, pair_index
 from posenc.encoding import Encoding
 
 NOT_FINITE = "gives numbers that are not finite"
@@ -71,13 +71,13 @@ def _doors(probe: Probe, pos: Tensor) -> None:
     _check.untouched(encoding, (x, q), before)
     if encoding.score_bias is not None:
         bias = encoding.score_bias(*turned, at, at)
-        bias = bias(*_index(q, q)) if callable(bias) else bias
+        bias = bias(*pair_index(q, q)) if callable(bias) else bias
         if bias is None:
             _check.returned(
                 encoding, "score_bias", bias, square, "or what broadcasts to it, or a function f(b, h, i, j)"
             )
     if encoding.rescale is not None:
-        scores = encoding.rescale(at, at)(probe.random(*square), *_index(q, q))
+        scores = encoding.rescale(at, at)(probe.random(*square), *pair_index(q, q))
         _check.returned(encoding, "rescale", scores, square, "a score for each, (B, H, Lq, Lk)")
     if encoding.mix is not None:
         mixed = encoding.mix(probe.random(*square).softmax(-1), q, at, at)

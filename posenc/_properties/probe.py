@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from posenc.attention import _batched, _bias, _index, attend
+from posenc.attention import attend, attention_scores
 from posenc.encoding import Encoding
 
 TRIED = 1_000_000  # the furthest position that has to be served
@@ -65,14 +65,8 @@ class Probe:
         return attend(*self.turned(x, pos), self.encoding, pos, pos, **options)
 
     def scores(self, q: Tensor, k: Tensor, qpos: Tensor, kpos: Tensor) -> Tensor:
-        """s_ij, (B, H, Lq, Lk): what `attention_weights` takes the softmax of where nothing is masked."""
-        qpos, kpos = _batched(q, qpos, kpos)
-        score = q @ k.transpose(-2, -1) * q.shape[-1] ** -0.5
-        if self.encoding.score_bias is not None:
-            score = score + _bias(self.encoding, q, k, qpos, kpos)
-        if self.encoding.rescale is not None:
-            score = self.encoding.rescale(qpos, kpos)(score, *_index(q, k))
-        return score
+        """s_ij, (B, H, Lq, Lk)."""
+        return attention_scores(q, k, self.encoding, qpos, kpos)
 
     def all_scores(self, tokens: Tensor, pos: Tensor) -> Tensor:
         """(C, H, L, L), if all tokens of a sequence are the same: tokens (C, D)"""

@@ -343,7 +343,7 @@ def throughput(
         )
     device = next(model.parameters()).device
     generator = torch.Generator().manual_seed(0)
-    tokens = torch.randint(model.vocabulary, (batch, length + 1), generator=generator).to(device)
+    tokens = torch.randint(model.config.vocabulary, (batch, length + 1), generator=generator).to(device)
     with torch.random.fork_rng([device] if device.type == "cuda" else []):
         found = {"training": _cost(_training(model, tokens, autocast), batch * length, device, repeats)}
     with _measuring(model, autocast):
