@@ -44,7 +44,7 @@ class Masks:
         """What the first layer made under this name."""
         if name not in self._made:
             self._made[name] = make()
-        return self._made[name]  # type: ignore[no-any-return]
+        return self._made[name]
 
 
 @overload
@@ -131,7 +131,7 @@ def attention(
     return attend(
         q, k, v, encoding, qpos, kpos, causal=causal, mask=mask, scale=scale, backend=backend, dropout=dropout,
         return_weights=return_weights, masks=masks,
-    )  # type: ignore[call-overload, no-any-return]  # fmt: skip
+    )  # type: ignore[call-overload]  # fmt: skip
 
 
 def attention_scores(
@@ -275,7 +275,10 @@ def attend(
         raise ValueError(f'backend "{backend}" stores no weights to return: use backend="dense"')
     masks = Masks() if masks is None else masks
     z, weights = BACKENDS[backend](q, k, v, encoding, qpos, kpos, causal, mask, scale, dropout, masks)
-    return (z, weights) if return_weights else z
+    if return_weights:
+        assert weights is not None  # only "dense" gets here
+        return z, weights
+    return z
 
 
 def _dense(

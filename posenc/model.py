@@ -138,7 +138,8 @@ class Block(nn.Module):
         if step.weights is None:
             z = attention(q, k, v, encoding, step.pos, step.kpos, **options)
         else:
-            z, weights = attention(q, k, v, encoding, step.pos, step.kpos, return_weights=True, **options)
+            options |= dict(backend="dense", return_weights=True)
+            z, weights = attention(q, k, v, encoding, step.pos, step.kpos, **options)
             step.weights.append(weights)
         return z.transpose(1, 2).flatten(2)
 
@@ -248,7 +249,7 @@ class Transformer(nn.Module):
                 positions start at 0.
             cache: what `cache()` returned, for decoding under torch.no_grad().
             memory: a `Memory`, for segments in turn, in training too.
-            return_weights: whether to return each layer's weights too, with backend "dense".
+            return_weights: whether to return each layer's weights too; this pass then uses backend "dense".
 
         Returns:
             (B, L, vocabulary); with `return_weights` a pair (logits, weights), weights being a list with

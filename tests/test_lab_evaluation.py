@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from posenc import ENCODINGS, Encoding, Memory, NoPE, RoPE
-from posenc.attention import attention_weights
+from posenc.attention import Masks, attention_weights
 from posenc.lab import evaluation, tasks
 from posenc.lab.evaluation import (
     accuracy,
@@ -26,7 +26,7 @@ from posenc.lab.evaluation import (
     sliding,
     throughput,
 )
-from posenc.model import Transformer
+from posenc.model import Step, Transformer
 
 VOCABULARY, LAYERS, HEADS = 13, 2, 2
 
@@ -469,7 +469,7 @@ def weights_of(model: Transformer, tokens: Tensor) -> list[Tensor]:
         encoding, h = model.encoding(n), block.attention_norm(x)
         q, k = (part.unflatten(-1, (HEADS, 4)).transpose(1, 2) for part in (block.query(h), block.key(h)))
         found.append(attention_weights(encoding.query(q, pos), encoding.key(k, pos), encoding, pos, pos))
-        x = block(x, pos, pos, encoding, None, None, None)
+        x = block(x, Step(pos, pos, None, Masks()), encoding)
     return found
 
 

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from .. import plot
+from ..views import Heatmap, Lines, Plane, Readout, View
 from .explorer import Explorer, _short
-from .views import Heatmap, Lines, Plane, Readout, View
 
 
 def element(

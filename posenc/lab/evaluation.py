@@ -14,19 +14,17 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from posenc.encoding import Encoding
 from posenc.lab import corpus, tasks
 from posenc.memory import Memory
-from posenc.model import Block, Transformer
+from posenc.model import Transformer
 
 PAIRS = {"cpu": 2**18, "cuda": 2**26}  # of a query and a key, in all sequences that are computed at once
 QUARTERS = 4  # windows slide by a quarter of their length
@@ -299,28 +297,20 @@ def _entropy(weights: Tensor, offset: Tensor) -> Tensor:
 def _watched(model: Transformer, tokens: Tensor, segment: int | None, *measures: Measure) -> Tensor:
     """Means of measures of weights (B, H, q, k) and offsets i - j (B, 1, q, k) -> (measures, layers, heads).
 
-    A copy of the model is watched where it mixes values, since there the weights pass by, layer after layer.
+    Of each text only the queries of the last quarter count.
     """
-    watched, start = copy.deepcopy(model), tokens.shape[1] - math.ceil(tokens.shape[1] / 4)
-    layers = len(watched.blocks)
-    seen: list[Tensor] = []
-
-    def mix(own: Any, weights: Tensor, v: Tensor, qpos: Tensor, kpos: Tensor) -> Tensor:
-        late = qpos[0] >= start
-        w, offset = weights[:, :, late], (qpos[:, late, None] - kpos[:, None, :])[:, None]
-        seen.append(torch.stack([measure(w, offset).transpose(0, 1).flatten(1) for measure in measures]))
-        return weights @ v if own is None else own(weights, v, qpos, kpos)
-
-    for encoding in cast("list[Encoding]", watched.encodings):
-        encoding.mix = partial(mix, encoding.mix)
-    for block in cast("list[Block]", watched.blocks):
-        block.options = {**block.options, "backend": "dense"}
-    with _measuring(watched) as device:
+    start = tokens.shape[1] - math.ceil(tokens.shape[1] / 4)
+    seen: list[Tensor] = []  # (measures, layers, heads, queries) of each piece
+    with _measuring(model) as device:
         memory = Memory(tokens.shape[1])
         for piece in tokens.to(device).split(segment or tokens.shape[1], 1):
-            watched(piece, memory=memory)
-    found = [torch.cat(seen[n::layers], -1).mean(-1) for n in range(layers)]  # (measures, heads) each
-    return torch.stack(found, 1).cpu()
+            qpos = len(memory) + torch.arange(piece.shape[1], device=device)
+            _, weights = model(piece, memory=memory, return_weights=True)
+            late = qpos >= start
+            offset = qpos[late, None] - torch.arange(len(memory), device=device)
+            layers = [torch.stack([measure(w[:, :, late], offset) for measure in measures]) for w in weights]
+            seen.append(torch.stack(layers, 1).transpose(2, 3).flatten(3))
+    return torch.cat(seen, -1).mean(-1).cpu()
 
 
 # What it costs
