@@ -32,7 +32,6 @@ from posenc._check.model import (
     saved,
     sizes,
 )
-from posenc._check.properties import has_memory, one_of, returned, unmeasured, untouched
 from posenc._check.rope import fading, given_frequencies, heads_of, reach, rotary, rotation, turned
 from posenc._check.scaling import divisors, factor, fraction, known, ordered, trained, yarn
 from posenc._check.tables import (
@@ -54,10 +53,10 @@ __all__ = [
     "attention", "base", "buckets", "cached", "clamped", "clip", "closed", "coordinates", "damaged", "dim",
     "direction", "distance_queries", "divisors", "embedded", "encoding_name", "factor", "fading", "fits",
     "fraction", "generation", "given_frequencies", "grid_frequencies", "grid_rotation", "grid_shape",
-    "has_memory", "head_angles", "head_count", "heads_of", "kept", "known", "known_axes", "label_tables",
+    "head_angles", "head_count", "heads_of", "kept", "known", "known_axes", "label_tables",
     "labelled", "layout", "left_padded", "looked_up", "made", "made_for", "matrix", "memory_length",
-    "model_input", "no_cpu_gradient", "offsets", "one_of", "ordered", "place", "positions", "reach",
-    "returned", "rotary", "rotation", "rows", "sampling", "saved", "sections", "shares", "shaw", "shifted",
-    "sizes", "slopes", "span", "stretched", "table_size", "trained", "transformer_xl", "turned", "unmeasured",
-    "untouched", "whole", "window", "yarn",
+    "model_input", "no_cpu_gradient", "offsets", "ordered", "place", "positions", "reach",
+    "rotary", "rotation", "rows", "sampling", "saved", "sections", "shares", "shaw", "shifted",
+    "sizes", "slopes", "span", "stretched", "table_size", "trained", "transformer_xl", "turned", "whole",
+    "window", "yarn",
 ]  # fmt: skip
