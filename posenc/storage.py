@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from torch import Tensor
+
+from posenc._atomic import atomic
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -23,16 +24,10 @@ def save(model: Transformer, path: str | os.PathLike[str]) -> None:
     """Writes parameters and configuration to one safetensors file: all of it, or nothing."""
     from safetensors.torch import save_file
 
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
     tensors = {name: value.cpu().clone().contiguous() for name, value in model.state_dict().items()}
     metadata = {"posenc": json.dumps(asdict(model.config) | {"class": type(model.encoding()).__name__})}
-    part = path.with_name(f"{path.name}.{os.getpid()}.part")
-    try:
+    with atomic(path) as part:
         save_file(tensors, part, metadata)
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def load(cls: type[Model], path: str | os.PathLike[str], **changes: Any) -> Model:

@@ -1,26 +1,25 @@
 """Tables of what was checked: tests compute them, `chapters/checked/` keeps them, the book shows them.
 
-`make checked` writes them anew. A test run compares what it found with what is kept, and fails if they differ.
+`make checked` writes them again. A test run compares its own tables with those that are kept, and fails if they differ.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
 from pathlib import Path
+
+import posenc.table
 
 KEPT = Path(__file__).resolve().parents[1] / "chapters/checked"
 NOT_RUN = "not run"
 MEASURED = "largest difference"  # a column that rounding decides: its bound is tested, its digits are not
 
 
-@dataclass
-class Table:
-    """A caption, the names of the columns, and rows whose first cell is their name."""
+class Table(posenc.table.Table):
+    """A table of strings that is kept as JSON; the first cell of a row is its name."""
 
-    caption: str
-    columns: list[str]
-    rows: list[list[str]]
+    def __init__(self, caption: str, columns: list[str], rows: list[list[str]]) -> None:
+        super().__init__(columns, rows, caption=caption)
 
     @classmethod
     def read(cls, name: str) -> Table | None:
@@ -28,27 +27,23 @@ class Table:
         return cls(**json.loads(path.read_text(encoding="utf-8"))) if path.exists() else None
 
     def write(self, name: str) -> None:
-        head = {key: value for key, value in asdict(self).items() if key != "rows"}
+        head = {"caption": self.caption, "columns": self.columns}
         text = json.dumps(head, ensure_ascii=False, indent=1)[:-2]  # a row for each line, for the sake of diffs
         rows = ",\n".join("  " + json.dumps(row, ensure_ascii=False) for row in self.rows)
         KEPT.mkdir(exist_ok=True)
         (KEPT / f"{name}.json").write_text(f'{text},\n "rows": [\n{rows}\n ]\n}}\n', encoding="utf-8")
 
-    def text(self) -> str:
+    def text(self, width: int | None = None) -> str:
         """For a terminal: long heads of columns become numbers."""
         if sum(map(len, self.columns)) < 100:
-            heads, legend = self.columns, []
-        else:
-            heads = [self.columns[0], *map(str, range(1, len(self.columns)))]
-            legend = [f"{n} {column}" for n, column in enumerate(self.columns[1:], 1)]
-        lines = [heads, *self.rows]
-        widths = [max(len(line[n]) for line in lines) for n in range(len(heads))]
-        out = [self.caption, *("  " + ", ".join(legend[n : n + 6]) for n in range(0, len(legend), 6)), ""]
-        out += ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) for line in lines]
-        return "\n".join(line.rstrip() for line in out)
+            return super().text(width)
+        legend = [f"{n} {column}" for n, column in enumerate(self.columns[1:], 1)]
+        lines = [self.caption, *("  " + ", ".join(legend[n : n + 6]) for n in range(0, len(legend), 6)), ""]
+        heads = [self.columns[0], *map(str, range(1, len(self.columns)))]
+        return "\n".join([*lines, posenc.table.Table(heads, self.rows).text(width)])
 
     def differences(self, kept: Table | None) -> list[str]:
-        """What is not as it was kept, in words, but for what was measured, or not run, here or there."""
+        """Cells that are not as they were kept, in words, except those that were measured, or not run here or there."""
         if kept is None:
             return ["no table is kept"]
         here, there = self._cells(), kept._cells()

@@ -30,8 +30,8 @@ from posenc import (
     sinusoidal,
 )
 from posenc._properties import WISHES, compare, properties
-from posenc._properties.fitting import fitted
 from posenc._properties.probe import Probe
+from posenc._properties.sizes import probe_for
 
 AXE = Path(__file__).resolve().parents[1] / "node_modules/axe-core/axe.min.js"
 NAMES = (
@@ -445,7 +445,7 @@ def test_scores_are_what_the_weights_are_made_of():
         if encoding.rescale is None and encoding.score_bias is None:
             continue
         probe = Probe(encoding, 64, 4, 16, 8, torch.float64)
-        q, k, _ = probe.turned(probe.tokens(8)[None], torch.arange(8))
+        q, k, _ = probe.qkv(probe.tokens(8)[None], torch.arange(8))
         pos = torch.arange(8)
         with torch.no_grad():
             weights = attention_weights(q, k, encoding, pos, pos, causal=False, mask=torch.ones(8, 8, dtype=torch.bool))
@@ -528,10 +528,10 @@ def test_what_is_measured_far_from_the_query_is_shown_there():
 
 
 def test_sizes_are_read_from_the_encoding_or_tried(monkeypatch):
-    monkeypatch.setattr(sys.modules["posenc._properties.fitting"], "_backends", lambda probe: {})  # slow in new sizes
+    monkeypatch.setattr(sys.modules["posenc._properties.sizes"], "_backends", lambda probe: {})  # slow in new sizes
 
     def sizes(encoding, length=9, **given):
-        probe = fitted(encoding, {"model_dim": None, "heads": None, "head_dim": None, "length": length, **given})
+        probe = probe_for(encoding, {"model_dim": None, "heads": None, "head_dim": None, "length": length, **given})
         return probe.model_dim, probe.heads, probe.head_dim, probe.length
 
     assert sizes(NoPE(), length=None) == (64, 4, 16, 512)

@@ -29,6 +29,8 @@ from sphinx.util.docutils import SphinxDirective
 from sphinxcontrib.bibtex.plugin import register_plugin
 from sphinxcontrib.bibtex.style.referencing.author_year import AuthorYearReferenceStyle
 
+from posenc.table import Table
+
 ROOT = Path(__file__).resolve().parents[2]
 CACHES_KEPT = 3  # one for the present package, two for branches that one changes between
 
@@ -146,27 +148,13 @@ class Checked(SphinxDirective):
         if not path.exists():
             raise self.error(f"{path.relative_to(ROOT)} is not there: run make checked, which writes it")
         kept = json.loads(path.read_text(encoding="utf-8"))
-        wide = len(kept["columns"]) > 10
-        table = nodes.table("", nodes.title("", kept["caption"]), classes=["pe-checked", *["pe-upright"] * wide])
-        group = nodes.tgroup("", cols=len(kept["columns"]))
-        group += [nodes.colspec("", colwidth=1, **({"stub": 1} if n == 0 else {})) for n in range(len(kept["columns"]))]
-        group += nodes.thead("", self.row(kept["columns"]))
-        group += nodes.tbody("", *(self.row(row) for row in kept["rows"]))
-        table += group
-        return [nodes.container("", table, classes=["pe-wide"])]
-
-    def row(self, cells: list[str]) -> nodes.row:
-        """Words between backticks are code; "yes" is set as a sign that screen readers call by its name."""
-        row = nodes.row()
-        for cell in cells:
-            text = nodes.paragraph()
-            for n, part in enumerate(cell.split("`")):
-                text += [nodes.literal(part, part) if n % 2 else nodes.Text(part)] if part else []
-            row += nodes.entry("", text, classes=[f"pe-{cell.replace(' ', '-')}"] if cell in SIGNS else [])
-        return row
+        rows = [[f"*{cell}*" if cell in QUIET else cell for cell in row] for row in kept["rows"]]
+        upright = " pe-upright" if len(kept["columns"]) > 10 else ""
+        table = Table(kept["columns"], rows, caption=kept["caption"])
+        return [nodes.raw("", table.html(f"pe-checked{upright}"), format="html")]
 
 
-SIGNS = ("yes", "refuses", "not run")
+QUIET = ("refuses", "not run")  # set in italics, so that the eye finds them among the others
 
 
 class Entries(Unsorted):

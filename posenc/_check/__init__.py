@@ -1,9 +1,14 @@
-"""Bad input is refused here, with the remedy in the message.
+"""Bad input is refused here, with the remedy in the message."""
 
-Nothing is checked while `torch.export` traces: there a size may be a symbol, and a comparison would freeze it.
-"""
-
-from posenc._check.common import base, dim, embedded, head_count, layout, made_for, positions
+from posenc._check.common import (
+    base,
+    dim,
+    embedded,
+    head_count,
+    layout,
+    made_for,
+    positions,
+)
 from posenc._check.grid import (
     coordinates,
     grid_frequencies,
@@ -17,9 +22,24 @@ from posenc._check.grid import (
     shares,
     span,
 )
-from posenc._check.properties import has_memory, one_of, returned, unmeasured, untouched
-from posenc._check.rope import fading, given_frequencies, heads_of, reach, rotary, rotation, turned
-from posenc._check.scaling import divisors, factor, fraction, known, ordered, trained, yarn
+from posenc._check.rope import (
+    fading,
+    given_frequencies,
+    heads_of,
+    reach,
+    rotary,
+    rotation,
+    turned,
+)
+from posenc._check.scaling import (
+    divisors,
+    factor,
+    fraction,
+    known,
+    ordered,
+    trained,
+    yarn,
+)
 from posenc._check.tables import (
     buckets,
     clip,
@@ -33,13 +53,18 @@ from posenc._check.tables import (
     table_size,
     whole,
 )
-from posenc._check.transformer_xl import clamped, distance_queries, shifted, transformer_xl
+from posenc._check.transformer_xl import (
+    clamped,
+    distance_queries,
+    shifted,
+    transformer_xl,
+)
 
 __all__ = [
     "base", "buckets", "clamped", "clip", "coordinates", "dim", "distance_queries", "divisors", "embedded",
     "factor", "fading", "fraction", "given_frequencies", "grid_frequencies", "grid_rotation", "grid_shape",
-    "has_memory", "head_angles", "head_count", "heads_of", "known", "known_axes", "label_tables", "labelled",
-    "layout", "looked_up", "made_for", "offsets", "one_of", "ordered", "place", "positions", "reach", "returned",
-    "rotary", "rotation", "rows", "sections", "shares", "shaw", "shifted", "slopes", "span", "stretched",
-    "table_size", "trained", "transformer_xl", "turned", "unmeasured", "untouched", "whole", "yarn",
+    "head_angles", "head_count", "heads_of", "known", "known_axes", "label_tables", "labelled", "layout",
+    "looked_up", "made_for", "offsets", "ordered", "place", "positions", "reach", "rotary", "rotation", "rows",
+    "sections", "shares", "shaw", "shifted", "slopes", "span", "stretched", "table_size", "trained",
+    "transformer_xl", "turned", "whole", "yarn",
 ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""What was measured as pictures; matplotlib is imported when one is drawn."""
+"""Pictures of measurements. Matplotlib is imported when one is drawn."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from posenc._properties.probe import TRIED
+from posenc._properties.probe import FURTHEST
 
 if TYPE_CHECKING:
     from posenc.plot import Picture
@@ -38,9 +38,9 @@ def square(
 
 def overlay(
     curves: dict[str, Tensor], at: Tensor, *, alt: str, x: str, y: str,
-    log_x: bool = False, log_y: bool = False, alike: bool = True, end: int = TRIED,
+    log_x: bool = False, log_y: bool = False, alike: bool = True, end: int = FURTHEST,
 ) -> Picture:  # fmt: skip
-    """Curves; if they should be alike, the first ones are broader, most where they are, to show beneath the others."""
+    """Overlaid curves. With alike=True earlier curves are wider, so that they stay visible under later ones."""
     from matplotlib import rc_context
     from matplotlib.ticker import MaxNLocator
 
@@ -67,10 +67,10 @@ def overlay(
             ax.set_yscale("log")
         elif positive and len(curves) == 1:
             ax.set_ylim(0, 1.1 * float(values.max()))
-        if end < TRIED:
+        if end < FURTHEST:
             start, words = max(end, 1), "does not run here"
-            ax.axvspan(start, TRIED, color=plot.INK, alpha=0.12, linewidth=0)
-            ax.set_xlim(1, TRIED)
+            ax.axvspan(start, FURTHEST, color=plot.INK, alpha=0.12, linewidth=0)
+            ax.set_xlim(1, FURTHEST)
             if start <= 10_000:
                 ax.annotate(words, (start, 0.5), xytext=(6, 0), xycoords=("data", "axes fraction"),
                             textcoords="offset points", va="center")  # fmt: skip
@@ -84,7 +84,7 @@ def overlay(
 
 
 def _agree(curves: list[Tensor]) -> bool:
-    """Whether curves lie on each other as far as an eye can tell."""
+    """Whether curves coincide to the eye."""
     if not curves:
         return True
     drawn = torch.stack(curves)

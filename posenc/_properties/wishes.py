@@ -1,17 +1,17 @@
-"""What people wish of an encoding, and how each wish is measured."""
+"""Fourteen wishes for an encoding, and the measure of each."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from posenc._properties.apart import grid, ordered, unique
-from posenc._properties.course import bounded, decays, relative, unlimited
-from posenc._properties.found import Found
-from posenc._properties.linear import linear
+from posenc._properties.distance import bounded, decays, relative, unlimited
+from posenc._properties.invariance import cacheable, consistent, deterministic, fixed, fused, honest
+from posenc._properties.linearity import linear
 from posenc._properties.probe import Probe
-from posenc._properties.unchanged import cacheable, consistent, deterministic, fixed, fused, honest
+from posenc._properties.result import Measurement
+from posenc._properties.separation import grid, ordered, unique
 
-WISHES: dict[str, tuple[str, Callable[[Probe], Found]]] = {
+WISHES: dict[str, tuple[str, Callable[[Probe], Measurement]]] = {
     "unique": ("Any two positions are told apart.", unique),
     "deterministic": ("The same input gives the same output.", deterministic),
     "fixed": ("Nothing has to be learned.", fixed),
@@ -27,4 +27,4 @@ WISHES: dict[str, tuple[str, Callable[[Probe], Found]]] = {
     "ordered": ("Order is seen without a mask.", ordered),
     "fused": ("A fused kernel serves it.", fused),
 }
-"""Name of a property -> the wish in words, and how it is measured."""
+"""From the name of a property to the wish in words and the function that measures it."""

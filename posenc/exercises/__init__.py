@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from posenc._properties.fitting import undisturbed
+from posenc._properties.isolation import undisturbed
 from posenc.exercises.attempt import Attempt, CounterExample
 
 __all__ = ["Invariant", "Verdict", "check", "names"]

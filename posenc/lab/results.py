@@ -5,12 +5,13 @@ import os
 import platform
 import subprocess
 from datetime import UTC, datetime
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import torch
 
-import posenc
+from posenc._atomic import atomic
 from posenc.lab.config import EXPERIMENTS, Run
 from posenc.lab.corpus import Corpus
 
@@ -78,14 +79,9 @@ def write(run: Run, found: Result, corpus: Corpus, device: str, seconds: float, 
 
 def put(path: Path, result: Result) -> Path:
     """Writes a result, all of it or nothing, in place of what was there."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f"{path.name}.{os.getpid()}.part")
-    try:
-        lines = (f" {json.dumps(name)}: {json.dumps(value)}" for name, value in _rounded(result).items())
+    lines = (f" {json.dumps(name)}: {json.dumps(value)}" for name, value in _rounded(result).items())
+    with atomic(path) as part:
         part.write_text("{\n" + ",\n".join(lines) + "\n}\n")
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
     return path
 
 
@@ -98,11 +94,19 @@ def provenance(corpus: Corpus, device: str) -> dict[str, Any]:
         "commit": commit(),
         "device": name,
         "threads": torch.get_num_threads(),
-        "posenc": posenc.__version__,
+        "posenc": version(),
         "torch": torch.__version__,
         "python": platform.python_version(),
         "date": datetime.now(UTC).date().isoformat(),
     }
+
+
+def version() -> str:
+    """The version of the installed package; empty if it runs from its sources without being installed."""
+    try:
+        return metadata.version("posenc")
+    except metadata.PackageNotFoundError:
+        return ""
 
 
 def commit() -> str:

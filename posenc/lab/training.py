@@ -17,6 +17,7 @@ from torch.nn.functional import cross_entropy
 from torch.nn.utils import clip_grad_norm_
 from tqdm import tqdm
 
+from posenc._atomic import atomic
 from posenc.lab.config import Run
 from posenc.lab.corpus import Corpus, batch
 from posenc.lab.objectives import SEGMENTS, loss
@@ -184,16 +185,10 @@ def _restore(
 
 def _write(path: Path, state: dict[str, Any]) -> None:
     """All of a checkpoint, or nothing: the one before stays until the new one is whole."""
-    part = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with part.open("wb") as file:
+        with atomic(path) as part, part.open("wb") as file:
             torch.save(state, file)
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
-    except (OSError, RuntimeError) as error:  # torch makes a RuntimeError of a disk that is full
-        part.unlink(missing_ok=True)
+    except (OSError, RuntimeError) as error:  # torch raises RuntimeError when the disk is full
         remedy = "what was saved before it is there still; free some space, and run the same command again"
         raise OSError(
             errno.ENOSPC, f"step {state['step']} could not be saved ({error}): {remedy}", str(path)

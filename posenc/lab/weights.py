@@ -5,6 +5,7 @@ from pathlib import Path
 
 from safetensors.torch import save_file
 
+from posenc._atomic import atomic
 from posenc.lab.config import Run
 from posenc.lab.training import restored
 from posenc.model import Transformer
@@ -26,11 +27,6 @@ def keep(run: Run, work: str | os.PathLike[str], folder: str | os.PathLike[str] 
     """Puts the weights that a run left in `work` where `trained` finds them -> their path."""
     model = restored(run, Path(work) / run.preset)
     path = Path(folder) / run.preset / f"{run.name}.safetensors"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f"{path.name}.{os.getpid()}.part")
-    try:
+    with atomic(path) as part:
         save_file({name: value.half().contiguous() for name, value in model.state_dict().items()}, part)
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
     return path

@@ -5,36 +5,23 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 
 import torch
 from torch import Tensor
 
-from posenc import _check
+from posenc._properties.checks import raise_unmeasurable, require_tensor, require_unchanged, require_values
 from posenc._properties.differences import change_of
-from posenc._properties.found import first_line, number, raised
-from posenc._properties.probe import TRIED, Probe, everywhere
+from posenc._properties.probe import FURTHEST, Probe, repeated
+from posenc._properties.result import first_line, number, raised
 from posenc.attention import BACKENDS, pair_index
 from posenc.encoding import Encoding
 
 NOT_FINITE = "gives numbers that are not finite"
 
 
-@contextmanager
-def undisturbed() -> Iterator[None]:
-    """Torch's own generator is seeded for the time of the measurement, and is afterwards what it was before."""
-    with ExitStack() as stack:
-        stack.enter_context(torch.random.fork_rng(devices=[]))
-        stack.enter_context(torch.no_grad())
-        if torch.get_default_device().type != "cpu":
-            stack.enter_context(torch.device("cpu"))
-        torch.default_generator.manual_seed(0)
-        yield
-
-
-def fitted(encoding: Encoding, given: dict[str, int | None]) -> Probe:
-    """The first probe that runs: sizes as given, as the encoding has them, or of the usual ones; float64 if it can."""
-    _check.has_memory(encoding)
+def probe_for(encoding: Encoding, given: dict[str, int | None]) -> Probe:
+    """The first probe that runs, with sizes as given, as the encoding has them, or usual; in float64 if possible."""
+    require_values(encoding)
     source = copy.deepcopy(encoding).cpu().requires_grad_(False)
     errors: list[tuple[str, str]] = []
     for sizes in _candidates(encoding, given):
@@ -48,12 +35,12 @@ def fitted(encoding: Encoding, given: dict[str, int | None]) -> Probe:
                 errors.append((probe.sizes(), raised(error)))
                 continue
             probe.original = encoding
-            probe.odd = not_finite(probe.fresh())
+            probe.nonfinite = first_nonfinite(probe.fresh())
             _reach(probe)
             _randomise(probe)
-            probe.outputs = _backends(probe.fresh())
+            probe.backend_outputs = _backends(probe.fresh())
             return probe
-    raise _check.unmeasured(type(encoding).__name__, errors)
+    raise_unmeasurable(type(encoding).__name__, errors)
 
 
 def _doors(probe: Probe, pos: Tensor) -> None:
@@ -62,34 +49,34 @@ def _doors(probe: Probe, pos: Tensor) -> None:
     x, q = probe.tokens(6).unflatten(0, (2, 3)), probe.random(2, heads, 3, d)
     at, square, before = pos.expand(2, -1), (2, heads, 3, 3), (x.clone(), q.clone())
     if "embed" in encoding.doors:
-        _check.returned(encoding, "embed", encoding.embed(x, pos), tuple(x.shape), "as it was given (B, L, D)")
+        require_tensor(encoding, "embed", encoding.embed(x, pos), tuple(x.shape), "as it was given (B, L, D)")
     turned = encoding.query(q, pos), encoding.key(q, pos)
     fits = all(isinstance(x, Tensor) and x.shape[:-1] == q.shape[:-1] for x in turned)
     shape = turned[0].shape if fits and turned[0].shape == turned[1].shape else q.shape  # both may have more channels
     for door, vectors in zip(("query", "key"), turned, strict=True):
-        _check.returned(encoding, door, vectors, tuple(shape), "as it was given (B, H, L, d)")
-    _check.untouched(encoding, (x, q), before)
+        require_tensor(encoding, door, vectors, tuple(shape), "as it was given (B, H, L, d)")
+    require_unchanged(encoding, (x, q), before)
     if encoding.score_bias is not None:
         bias = encoding.score_bias(*turned, at, at)
         bias = bias(*pair_index(q, q)) if callable(bias) else bias
         if bias is None:
-            _check.returned(
+            require_tensor(
                 encoding, "score_bias", bias, square, "or what broadcasts to it, or a function f(b, h, i, j)"
             )
     if encoding.rescale is not None:
         scores = encoding.rescale(at, at)(probe.random(*square), *pair_index(q, q))
-        _check.returned(encoding, "rescale", scores, square, "a score for each, (B, H, Lq, Lk)")
+        require_tensor(encoding, "rescale", scores, square, "a score for each, (B, H, Lq, Lk)")
     if encoding.mix is not None:
         mixed = encoding.mix(probe.random(*square).softmax(-1), q, at, at)
-        _check.returned(encoding, "mix", mixed, tuple(q.shape), "a vector for each query, (B, H, Lq, d)")
+        require_tensor(encoding, "mix", mixed, tuple(q.shape), "a vector for each query, (B, H, Lq, d)")
 
 
-def not_finite(probe: Probe) -> str:
+def first_nonfinite(probe: Probe) -> str:
     """The first door that gives a number which is not finite, at one of the first positions, and where."""
     pos = torch.arange(min(probe.length, 64))
     try:
-        with_position = probe.encoding.embed(everywhere(probe.tokens(1), pos), pos)
-        q, k, v = probe.projected(with_position)
+        with_position = probe.encoding.embed(repeated(probe.tokens(1), pos), pos)
+        q, k, v = probe.project(with_position)
         vectors = {"embed": with_position, "query": probe.encoding.query(q, pos), "key": probe.encoding.key(k, pos)}
         for door, x in vectors.items():
             if not x.isfinite().all():
@@ -104,13 +91,13 @@ def not_finite(probe: Probe) -> str:
         value = probe.values(v, pos[:1], pos)
         if not value.isfinite().all():
             return f"mix gives numbers that are not finite for key {(~value.isfinite()).nonzero()[0, 0]}"
-    except Exception:  # it is measured all the same, and then said
+    except Exception:  # the measures will meet the same error and report it
         return ""
     return ""
 
 
 def _candidates(encoding: Encoding, given: dict[str, int | None]) -> Iterator[tuple[int, int, int, int]]:
-    """(model_dim, heads, head_dim, length), most usual first."""
+    """Sizes to try, (model_dim, heads, head_dim, length), the most usual first."""
     known = {name: value if value is not None else _attribute(encoding, name) for name, value in given.items()}
     model_dim, heads, head_dim = known["model_dim"], known["heads"], known["head_dim"]
     if not heads and model_dim and head_dim and model_dim % head_dim == 0:
@@ -132,10 +119,10 @@ def _attribute(encoding: Encoding, name: str) -> int | None:
 
 
 def _reach(probe: Probe) -> None:
-    """Finds the last position that is served, up to a million, and what happens at the next."""
+    """Finds the last position that the encoding serves, up to FURTHEST, and what happens at the next one."""
     fresh = probe.fresh()
     low, high, tried = 0, None, {}
-    for end in (*sorted({probe.length - 1, probe.length, 2 * probe.length}), TRIED):
+    for end in (*sorted({probe.length - 1, probe.length, 2 * probe.length}), FURTHEST):
         tried[end] = _problem(fresh, end)
         if tried[end]:
             high = end
@@ -145,9 +132,9 @@ def _reach(probe: Probe) -> None:
         middle = (low + high) // 2
         tried[middle] = _problem(fresh, middle)
         low, high = (low, middle) if tried[middle] else (middle, high)
-    probe.last = min(low, TRIED)
-    probe.problem = tried[high] if high is not None else ""
-    probe.length = min(probe.length, probe.last + 1)
+    probe.last_position = min(low, FURTHEST)
+    probe.beyond_last = tried[high] if high is not None else ""
+    probe.length = min(probe.length, probe.last_position + 1)
 
 
 def _problem(probe: Probe, end: int) -> str:
@@ -170,14 +157,14 @@ def _randomise(probe: Probe) -> None:
         moved, unmoved = (probe.fresh().layer(x, at, causal=False, mask=past) for at in (pos, torch.zeros_like(pos)))
     except Exception:
         return
-    if float(change_of(moved, unmoved).max()) <= probe.same:
+    if float(change_of(moved, unmoved).max()) <= probe.tolerance:
         for seed, (name, parameter) in enumerate(zero.items()):
             parameter.copy_(0.1 * probe.random(*parameter.shape, seed=100 + seed))
             probe.randomised.append(name)
 
 
 def _backends(probe: Probe) -> dict[str, Tensor | str]:
-    """What every backend of `attend` computes, or why it is no use."""
+    """The output of each backend of `attend`, or the reason why the backend cannot serve the encoding."""
     n = min(16, probe.length)
     x, pos = probe.random(1, n, probe.model_dim, seed=12), torch.arange(n)
     outputs: dict[str, Tensor | str] = {}
@@ -189,7 +176,7 @@ def _backends(probe: Probe) -> dict[str, Tensor | str]:
             continue
         dense = outputs.get("dense", out)
         change = float(change_of(out, dense).max()) if isinstance(dense, Tensor) else math.nan
-        served = backend == "dense" or change <= probe.same
+        served = backend == "dense" or change <= probe.tolerance
         outputs[backend] = (
             out if served else f'backend "{backend}" differs from dense by {number(change)} of the spread'
         )

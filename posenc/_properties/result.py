@@ -1,4 +1,4 @@
-"""What a measure finds, and how its numbers are written."""
+"""The result of one measure, and how its numbers are written."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ HOLDS, FAILS, NOT_APPLICABLE = "holds", "fails", "does not apply"
 
 
 @dataclass(frozen=True)
-class Found:
+class Measurement:
+    """A verdict with the number that decided it, the finding in words, and how to draw it."""
+
     verdict: str
     value: float
     finding: str
@@ -30,8 +32,8 @@ def verdict_of(holds: bool) -> str:
     return HOLDS if holds else FAILS
 
 
-def not_measured(reason: str) -> Found:
-    return Found(NOT_APPLICABLE, math.nan, reason, "", picture_of(words, what="Nothing was measured"))
+def not_measured(reason: str) -> Measurement:
+    return Measurement(NOT_APPLICABLE, math.nan, reason, "", picture_of(words, what="Nothing was measured"))
 
 
 def number(value: float | Tensor, digits: int = 2) -> str:

@@ -1,4 +1,4 @@
-"""The measure of whether moving by k is a linear map."""
+"""The measure of linearity: is a move by k a linear map?"""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from torch import Tensor
 
 from posenc._properties.differences import clearly, need_finite, rounding
 from posenc._properties.figures import overlay, picture_of
-from posenc._properties.found import Found, not_measured, number, verdict_of
-from posenc._properties.probe import Probe, everywhere
+from posenc._properties.probe import Probe, repeated
+from posenc._properties.result import Measurement, not_measured, number, verdict_of
 
 LINEAR = 2e-4  # of the spread: float32 angles leave 3e-5, and the smoothest curves that no map moves along 2e-3
 
 
-def linear(p: Probe) -> Found:
+def linear(p: Probe) -> Measurement:
     """What stands for position p + k is M_k times what stands for p, plus a constant, with one M_k for all p.
 
     For `embed` that is p_i, for `query` and `key` the turned vector (each head has its M_k, for all contents), for
     `score_bias`, `rescale` and `mix`, what a key shows to later queries of several contents, in all heads. M_k is
     fitted by least squares on half of the positions and judged on the other half.
     """
-    n = min(p.last + 1, max(p.length, 4 * (p.model_dim + 2)), 2048)
+    n = min(p.last_position + 1, max(p.length, 4 * (p.model_dim + 2)), 2048)
     if n < 12:
         return not_measured(f"positions are too few, {n}, to fit a map")
     far = min(50, n // 4)
@@ -55,14 +55,14 @@ def linear(p: Probe) -> Found:
         what=what,
     )
     conditions = f"{n} positions, half of them for the fit, k = 1 and {far}; the error of the spread, at most {LINEAR}"
-    return Found(verdict_of(size <= LINEAR), size, finding, conditions, draw)
+    return Measurement(verdict_of(size <= LINEAR), size, finding, conditions, draw)
 
 
 def _vectors(p: Probe, pos: Tensor) -> dict[str, Tensor]:
     """What stands for a position at each open door, (groups, contents, positions, features): one map for a group."""
     n, doors, found = len(pos), p.encoding.doors, {}
     if "embed" in doors:
-        x = everywhere(p.tokens(2), pos)
+        x = repeated(p.tokens(2), pos)
         found["embed"] = (p.encoding.embed(x, pos) - x)[None]
     content = p.random(8, p.heads, 1, p.head_dim, seed=3).expand(-1, -1, n, -1)
     for door in ("query", "key"):
