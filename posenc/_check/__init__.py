@@ -3,23 +3,8 @@
 Nothing is checked while `torch.export` traces: there a size may be a symbol, and a comparison would freeze it.
 """
 
-from posenc._check.common import base, dim, embedded, head_count, layout, made_for, positions
-from posenc._check.grid import (
-    coordinates,
-    grid_frequencies,
-    grid_rotation,
-    grid_shape,
-    head_angles,
-    known_axes,
-    looked_up,
-    place,
-    sections,
-    shares,
-    span,
-)
+from posenc._check.common import embedded, head_count, made_for, positions
 from posenc._check.properties import has_memory, one_of, returned, unmeasured, untouched
-from posenc._check.rope import fading, given_frequencies, heads_of, reach, rotary, rotation, turned
-from posenc._check.scaling import divisors, factor, fraction, known, ordered, trained, yarn
 from posenc._check.tables import (
     buckets,
     clip,
@@ -36,10 +21,10 @@ from posenc._check.tables import (
 from posenc._check.transformer_xl import clamped, distance_queries, shifted, transformer_xl
 
 __all__ = [
-    "base", "buckets", "clamped", "clip", "coordinates", "dim", "distance_queries", "divisors", "embedded",
-    "factor", "fading", "fraction", "given_frequencies", "grid_frequencies", "grid_rotation", "grid_shape",
-    "has_memory", "head_angles", "head_count", "heads_of", "known", "known_axes", "label_tables", "labelled",
-    "layout", "looked_up", "made_for", "offsets", "one_of", "ordered", "place", "positions", "reach", "returned",
-    "rotary", "rotation", "rows", "sections", "shares", "shaw", "shifted", "slopes", "span", "stretched",
-    "table_size", "trained", "transformer_xl", "turned", "unmeasured", "untouched", "whole", "yarn",
+    "buckets", "clamped", "clip", "distance_queries", "embedded",
+   
+    "has_memory", "head_count", "label_tables", "labelled",
+    "made_for", "offsets", "one_of", "positions", "returned",
+    "rows", "shaw", "shifted", "slopes", "stretched",
+    "table_size", "transformer_xl", "unmeasured", "untouched", "whole",
 ]  # fmt: skip
