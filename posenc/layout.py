@@ -1,7 +1,8 @@
-"""The two ways to pair channels: 2t with 2t+1 ("interleaved"), or t with t + dim/2 ("half").
+"""Two ways to pair channels: 2t with 2t+1 ("interleaved"), or t with t + dim/2 ("half").
 
-Both are equally good, but weights trained with one layout give nonsense in the other. GPT-J
-and Meta's Llama interleave. GPT-NeoX takes halves, and so does Llama in transformers.
+Both are equally good, but weights trained with one layout give nonsense in the other.
+GPT-J and Meta's Llama interleave. GPT-NeoX takes halves, and so does Llama in
+transformers.
 """
 
 from typing import Literal
@@ -16,7 +17,7 @@ Layout = Literal["interleaved", "half"]
 
 
 def layout_permutation(dim: int) -> Tensor:
-    """P = [0, 2, 4, …, 1, 3, 5, …] carries a vector over: x_half = x_interleaved[..., P].
+    """P = [0, 2, 4, …, 1, 3, 5, …] converts a vector: x_half = x_interleaved[..., P].
 
     Args:
         dim: Number of channels, positive and even.
@@ -44,21 +45,22 @@ def convert_layout(
 ) -> Tensor:
     """Carries W_q or W_k to the other layout, so that scores stay the same.
 
-    Rows are permuted within each head. W_v and W_o stay as they are, because values are not
-    rotated.
+    Rows are permuted within each head. W_v and W_o stay as they are, because values are
+    not rotated.
 
     Args:
         weight: W_q or W_k as nn.Linear holds it, (H·d, D), or its bias, (H·d,).
         head_dim: Channels of a head, d.
-        to: The layout wanted, "half" or "interleaved". The weight must be in the other one:
-            this cannot be checked.
+        to: The layout wanted, "half" or "interleaved". The weight must be in the other
+            one: this cannot be checked.
         rotary_dim: Rotated channels at the front of each head; default: all of them.
 
     Returns:
         The permuted weight, with the shape, dtype and device of `weight`.
 
     Raises:
-        ValueError: If the rows are not a whole number of heads, or rotary_dim does not fit.
+        ValueError: If the rows are not a whole number of heads, or rotary_dim does not
+            fit.
 
     Example:
         >>> w_q = torch.arange(8.0)  # the bias of one head of 8 channels

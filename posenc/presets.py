@@ -1,4 +1,7 @@
-"""RoPE as published models have it, by name: `preset("llama-3.1-8b")`. Every entry says where it was read."""
+"""RoPE as published models have it, by name: `preset("llama-3.1-8b")`.
+
+Every entry says where it was read.
+"""
 
 import difflib
 from collections.abc import Mapping
@@ -19,8 +22,10 @@ class Preset:
         base: `rope_theta`.
         rotary_dim: Channels of a head that rotate; None: all of them.
         layout: The layout of the weights on the Hugging Face Hub.
-        rope_scaling: As in config.json, or None: `RoPE.from_config` says what is understood.
-        note: Which layers or channels it is for, and what the model's attention does besides.
+        rope_scaling: As in config.json, or None: `RoPE.from_config` says what is
+            understood.
+        note: Which layers or channels it is for, and what the model's attention does
+            besides.
     """
 
     source: str
@@ -34,12 +39,16 @@ class Preset:
     @property
     def config(self) -> dict[str, Any]:
         """The keys of a config.json that this preset stands for."""
-        named = {"head_dim": self.head_dim, "rope_theta": self.base, "rotary_dim": self.rotary_dim}
-        return {**named, "rope_scaling": self.rope_scaling}
+        return {
+            "head_dim": self.head_dim,
+            "rotary_dim": self.rotary_dim,
+            "rope_theta": self.base,
+            "rope_scaling": self.rope_scaling,
+        }
 
 
 def preset(name: str) -> RoPE:
-    """The RoPE of a published model, for queries and keys as its checkpoint's projections make them.
+    """The RoPE of a published model, for the queries and keys of its checkpoint.
 
     Args:
         name: A key of `PRESETS`.

@@ -1,4 +1,4 @@
-"""Rotary position embedding: a position is an angle, a score sees differences (Su et al., 2021)."""
+"""Rotary position embedding: positions are angles, scores see offsets (Su et al., 2021)."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Self
@@ -28,21 +28,23 @@ def rotate(
     layout: Layout = "interleaved",
     scale: float | Tensor = 1.0,
 ) -> Tensor:
-    """Rotates pair t of channels by pos · freq[t], so that R_m q · R_n k depends on n - m only.
+    """Rotates pair t of channels by pos · freq[t]: R_m q · R_n k depends on n - m only.
 
     Angles have the precision of `freq`, whatever dtype x has.
 
     Args:
         x: Vectors, (..., L, d), of even d.
         pos: Positions, (L,), or (B, L) if the sequences of the batch differ.
-        freq: Radians per position, (d/2,), or (B, d/2) if the sequences of the batch differ.
-        layout: A pair is channels 2t and 2t+1 ("interleaved"), or t and t + d/2 ("half").
-        scale: Multiplies the rotated pairs: a number, or one for each angle, (L, d/2) or
-            (B, L, d/2).
+        freq: Radians per position, (d/2,), or (B, d/2) if the sequences of the batch
+            differ.
+        layout: A pair is channels 2t and 2t+1 ("interleaved"), or t and t + d/2
+            ("half").
+        scale: Multiplies the rotated pairs: a number, or one for each angle, (L, d/2)
+            or (B, L, d/2).
 
     Returns:
-        The rotated vectors, with the shape and dtype of x. float16 and bfloat16 are computed
-        in float32.
+        The rotated vectors, with the shape and dtype of x. float16 and bfloat16 are
+        computed in float32.
 
     Raises:
         ValueError: If the shapes do not match.
@@ -57,14 +59,14 @@ def rotate(
         Su et al. (2021), section 3.2.2.
     """
     _require_rotation(x, pos, freq, layout, scale)
-    angle = pos.to(freq.dtype)[..., None] * freq[..., None, :]  # (L, d/2) or (B, L, d/2)
+    angle = pos.to(freq.dtype)[..., None] * freq[..., None, :]  # (L or B, L, d/2)
     if isinstance(scale, Tensor):
         scale = _insert_heads(scale, x)
     return rotate_by(x, _insert_heads(angle, x), layout=layout, scale=scale)
 
 
 def _insert_heads(y: Tensor, x: Tensor) -> Tensor:
-    """(B, L, d/2) becomes (B, 1, L, d/2), since all heads of x (B, H, L, d) share it."""
+    """(B, L, d/2) becomes (B, 1, L, d/2): all heads of x (B, H, L, d) share it."""
     if y.ndim < 3:
         return y  # all sequences share it, too
     return y.reshape(y.shape[0], *[1] * (x.ndim - 3), *y.shape[1:])
@@ -86,8 +88,8 @@ def rotate_by(
         scale: Multiplies the rotated pairs.
 
     Returns:
-        The rotated vectors, with the shape and dtype of x. float16 and bfloat16 are computed
-        in float32.
+        The rotated vectors, with the shape and dtype of x. float16 and bfloat16 are
+        computed in float32.
 
     Example:
         >>> rotate_by(torch.tensor([1.0, 0.0]), torch.tensor([1.0]))
@@ -101,14 +103,14 @@ def rotate_by(
 
 
 def rotate_pairs(x: Tensor, cos: Tensor, sin: Tensor, layout: Layout) -> Tensor:
-    """The formula: (a, b) becomes (a cos - b sin, a sin + b cos), in each pair of channels."""
+    """The formula: each pair (a, b) becomes (a cos - b sin, a sin + b cos)."""
     pair, axis = ((-1, 2), -1) if layout == "interleaved" else ((2, -1), -2)
     a, b = x.unflatten(-1, pair).unbind(axis)  # (..., L, d/2) each
     return torch.stack((a * cos - b * sin, a * sin + b * cos), axis).flatten(-2)
 
 
 def _rotate_eagerly(x: Tensor, cos: Tensor, sin: Tensor, layout: Layout) -> Tensor:
-    """The same numbers in fewer passes over memory, where no compiler fuses the formula."""
+    """The same in fewer passes over memory, for when no compiler fuses the formula."""
     if layout == "half":
         half = x.shape[-1] // 2
         out = x * torch.cat((cos, cos), -1)
@@ -123,26 +125,29 @@ def _rotate_eagerly(x: Tensor, cos: Tensor, sin: Tensor, layout: Layout) -> Tens
 
 
 class RoPE(Encoding):
-    """q_i ← R_i q_i, k_j ← R_j k_j: scores see positions through j - i only, values not at all.
+    """q_i ← R_i q_i, k_j ← R_j k_j: scores see j - i only, values no position at all.
 
     Args:
         head_dim: Channels of a head, d, positive and even.
-        base: b of the frequencies θ_t = b^(-2t/rotary_dim). It is ignored if `freq` is given.
-        layout: A pair is channels 2t and 2t+1 ("interleaved"), or t and t + d/2 ("half").
+        base: b of the frequencies θ_t = b^(-2t/rotary_dim). It is ignored if `freq` is
+            given.
+        layout: A pair is channels 2t and 2t+1 ("interleaved"), or t and t + d/2
+            ("half").
         freq: Frequencies in place of the default ones, (rotary_dim/2,) in radians per
-            position. An nn.Parameter is learned. A function `length -> freq` is called with
-            the current length, `pos.amax(-1) + 1`, a scalar or (B,), and may return
-            (B, rotary_dim/2). Frequencies then change as the text grows, so a `KVCache` stores
-            unrotated keys and rotates all of them at each step.
-        rotary_dim: The first `rotary_dim` channels rotate, the others pass unchanged; default:
-            all rotate.
-        attention_factor: Multiplies the rotated channels of queries and keys, hence scores
-            by its square.
-        device, dtype: As `.to(device, dtype)` afterwards: frequencies stay in float32 unless
-            they are learned.
+            position. An nn.Parameter is learned. A function `length -> freq` is called
+            with the current length, `pos.amax(-1) + 1`, a scalar or (B,), and may
+            return (B, rotary_dim/2). Frequencies then change as the text grows, so a
+            `KVCache` stores unrotated keys and rotates all of them at each step.
+        rotary_dim: The first `rotary_dim` channels rotate, the others pass unchanged;
+            default: all rotate.
+        attention_factor: Multiplies the rotated channels of queries and keys, hence
+            scores by its square.
+        device, dtype: As `.to(device, dtype)` afterwards: frequencies stay in float32
+            unless they are learned.
 
     Raises:
-        ValueError: If head_dim or rotary_dim is not even, or another argument does not fit.
+        ValueError: If head_dim or rotary_dim is not even, or another argument does not
+            fit.
 
     Example:
         >>> rope = RoPE(64)
@@ -200,28 +205,31 @@ class RoPE(Encoding):
     ) -> Self:
         """The rotation of a published model, from its configuration.
 
-        Base, scaling, partial rotation and attention factor are read as transformers reads them.
+        Base, scaling, partial rotation and attention factor are read as transformers
+        reads them.
 
         Args:
-            config: The contents of config.json, or an object with the same attributes, such as
-                `transformers.AutoConfig.from_pretrained(…)`. Both forms are understood, the
-                present `rope_parameters` and the older `rope_theta` with `rope_scaling`.
-            layer_type: Which of the configuration's rotations, if its layers differ, such as
-                "sliding_attention".
+            config: The contents of config.json, or an object with the same attributes,
+                such as `transformers.AutoConfig.from_pretrained(…)`. Both forms are
+                understood, the present `rope_parameters` and the older `rope_theta`
+                with `rope_scaling`.
+            layer_type: Which of the configuration's rotations, if its layers differ,
+                such as "sliding_attention".
             layout: The layout of the weights; default: that of transformers for this
                 `model_type`, "half" for most models.
             device, dtype: As in the constructor.
 
         Raises:
-            ValueError: If a key is missing, or if the configuration asks for something that
-                this class does not compute.
+            ValueError: If a key is missing, or if the configuration asks for something
+                that this class does not compute.
 
         Example:
             >>> config = {"head_dim": 128, "rope_theta": 500_000.0}
             >>> RoPE.from_config(config)
             RoPE(head_dim=128, base=500000.0, layout='half')
         """
-        return cls(**rope_arguments(config, layer_type, layout), device=device, dtype=dtype)
+        arguments = rope_arguments(config, layer_type, layout)
+        return cls(**arguments, device=device, dtype=dtype)
 
     def query(self, q: Tensor, pos: Tensor) -> Tensor:
         """q (B, H, L, d), pos (L,) or (B, L) -> the rotated queries, like q."""
@@ -235,7 +243,7 @@ class RoPE(Encoding):
         _require_head(x, pos, self.head_dim)
         freq = self.freq
         if not isinstance(freq, Tensor):
-            freq = freq(pad(pos, (1, 0)).amax(-1) + 1)  # the length; 1 if there are no tokens
+            freq = freq(pad(pos, (1, 0)).amax(-1) + 1)  # the length; 1 without tokens
         rotated, rest = x[..., : self.rotary_dim], x[..., self.rotary_dim :]
         rotated = rotate(rotated, pos, freq, layout=self.layout, scale=scale)
         return torch.cat((rotated, rest), -1) if rest.shape[-1] else rotated
@@ -256,8 +264,8 @@ class RoPE(Encoding):
             parts.append(f"attention_factor={self.attention_factor:.4g}")
         return ", ".join(parts)
 
-    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
-        """Other programs save their frequencies: compare them with the own ones, and drop them."""
+    def _load_from_state_dict(self, state_dict: Any, prefix: str, *args: Any) -> None:
+        """Frequencies in a checkpoint are compared with the own ones, and dropped."""
         if isinstance(own := self._buffers.get("freq"), Tensor):
             for name in ("freq", "inv_freq"):
                 saved = state_dict.pop(prefix + name, None)

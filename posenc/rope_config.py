@@ -1,8 +1,9 @@
 """From a published configuration to the arguments of RoPE: `RoPE.from_config` reads it here.
 
-A configuration is a config.json, or an object such as a PretrainedConfig of transformers. Its
-`rope_parameters` (before transformers 5: `rope_theta` beside `rope_scaling`) say how the model
-rotates. The rope types and their rules are those of transformers, modeling_rope_utils.py.
+A configuration is a config.json, or an object such as a PretrainedConfig of
+transformers. Its `rope_parameters` (before transformers 5: `rope_theta` beside
+`rope_scaling`) say how the model rotates. The rope types and their rules are those of
+transformers, modeling_rope_utils.py.
 """
 
 from collections.abc import Callable, Mapping
@@ -70,11 +71,12 @@ def rope_arguments(
     Args:
         config: The contents of config.json, or an object with the same attributes.
         layer_type: Which rotation, if the configuration has one for each type of layer.
-        layout: The layout of the weights; default: that of transformers for this model type.
+        layout: The layout of the weights; default: that of transformers for this model
+            type.
 
     Returns:
-        head_dim, base, rotary_dim, layout, and where they differ from RoPE's defaults freq and
-        attention_factor.
+        head_dim, base, rotary_dim, layout, and where they differ from RoPE's defaults
+        freq and attention_factor.
 
     Raises:
         ValueError: If a key is missing, or a rope type or parameter is not known.

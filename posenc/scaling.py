@@ -1,8 +1,9 @@
-"""Longer texts for RoPE: functions from frequencies to frequencies, for `RoPE(head_dim, freq=…)`.
+"""Longer texts for RoPE: from frequencies to frequencies, for `RoPE(head_dim, freq=…)`.
 
-All take freq (d/2,) in radians per position, fastest first. They return the same shape, or
-(B, d/2) where the length of each sequence matters. Numbers may be tensors, to be differentiated,
-exported or swept. The value of a tensor is not read, so a bad one is not refused.
+All take freq (d/2,) in radians per position, fastest first. They return the same shape,
+or (B, d/2) where the length of each sequence matters. Numbers may be tensors, to be
+differentiated, exported or swept. The value of a tensor is not read, so a bad one is
+not refused.
 """
 
 import math
@@ -16,9 +17,10 @@ Number = TypeVar("Number", float, Tensor)
 
 
 def interpolate(freq: Tensor, factor: float | Tensor) -> Tensor:
-    """Positions move closer together, so that `factor` times as many fit into what was trained: θ_t / s.
+    """Positions move closer together: s times as many fit where fewer were trained.
 
-    Scores then distinguish near tokens `factor` times less well.
+    Frequencies become θ_t / s. Scores then distinguish near tokens `factor` times less
+    well.
 
     Args:
         freq: Frequencies, (d/2,).
@@ -43,11 +45,11 @@ def interpolate(freq: Tensor, factor: float | Tensor) -> Tensor:
 
 
 def ntk(freq: Tensor, factor: float | Tensor) -> Tensor:
-    """Slow pairs slow down for long texts, fast pairs still distinguish neighbours: θ_t s^(-t/(d/2 - 1)).
+    """Slow pairs slow down for long texts, fast pairs still distinguish neighbours.
 
-    The first frequency stays and the last is divided by exactly s: the base is multiplied by
-    s^(d/(d - 2)). Frequencies between are divided by less than s, so choose a factor a little
-    larger than the extension.
+    Frequencies become θ_t s^(-t/(d/2 - 1)). The first frequency stays and the last is
+    divided by exactly s: the base is multiplied by s^(d/(d - 2)). Frequencies between
+    are divided by less than s, so choose a factor a little larger than the extension.
 
     Args:
         freq: Frequencies, (d/2,).
@@ -80,22 +82,25 @@ def dynamic_ntk(
     trained: float | Tensor,
     factor: float | Tensor = 1.0,
 ) -> Tensor:
-    """`ntk` with a factor that grows with the text: 1 up to the trained length L, then factor · (ℓ/L - 1) + 1.
+    """`ntk` with a factor that grows with the text, from 1 at the trained length.
 
-    All keys rotate again when the text grows, so a cache must keep them unrotated. Then each
-    step equals the last row of a full pass of that length, in one layer. In a deeper model it
-    does not: the first layer's outputs for earlier tokens were computed when the text was
-    shorter, and stay in the cache of the next layer.
+    The factor is 1 up to the trained length L, then factor · (ℓ/L - 1) + 1.
+
+    All keys rotate again when the text grows, so a cache must keep them unrotated. Then
+    each step equals the last row of a full pass of that length, in one layer. In a
+    deeper model it does not: the first layer's outputs for earlier tokens were computed
+    when the text was shorter, and stay in the cache of the next layer.
 
     Args:
         freq: Frequencies, (d/2,).
         length: ℓ, the current length in tokens: a number, a scalar tensor, or (B,).
         trained: L, the length of the texts in training.
-        factor: 1 gives ℓ/L, as in the YaRN paper. With another factor this is what transformers
-            calls "dynamic".
+        factor: 1 gives ℓ/L, as in the YaRN paper. With another factor this is what
+            transformers calls "dynamic".
 
     Returns:
-        The slower frequencies, (d/2,), or (B, d/2) for a length (B,), on length's device.
+        The slower frequencies, (d/2,), or (B, d/2) for a length (B,), on length's
+        device.
 
     Raises:
         ValueError: If factor is below 1, or trained is not positive.
@@ -128,15 +133,15 @@ def yarn(
     beta_slow: float | Tensor = 1.0,
     truncate: bool = True,
 ) -> Tensor:
-    """Pairs that turned often in training stay, pairs that never completed a turn are interpolated.
+    """Pairs that turned often in training stay, pairs below one turn are interpolated.
 
-    A pair makes ρ = Lθ/2π turns within the trained length L. It keeps the share γ of its
-    frequency, and the rest is divided by the factor: γθ + (1 - γ)θ/s.
+    A pair makes ρ = Lθ/2π turns within the trained length L. It keeps the share γ of
+    its frequency, and the rest is divided by the factor: γθ + (1 - γ)θ/s.
 
-    In the paper γ rises in proportion to ρ, from 0 at beta_slow turns to 1 at beta_fast. In the
-    code that the authors published, and in transformers, γ falls in proportion to the index t,
-    between the indices where ρ passes beta_fast and beta_slow. Checkpoints were trained with
-    form="code".
+    In the paper γ rises in proportion to ρ, from 0 at beta_slow turns to 1 at
+    beta_fast. In the code that the authors published, and in transformers, γ falls in
+    proportion to the index t, between the indices where ρ passes beta_fast and
+    beta_slow. Checkpoints were trained with form="code".
 
     Queries and keys are also multiplied by `yarn_attention_factor`.
 
@@ -153,7 +158,8 @@ def yarn(
         The frequencies, (d/2,).
 
     Raises:
-        ValueError: If a number is out of range, or the two bounds are in the wrong order.
+        ValueError: If a number is out of range, or the two bounds are in the wrong
+            order.
 
     Example:
         >>> from posenc import frequencies
@@ -181,27 +187,28 @@ def _ramp(
     beta_slow: float | Tensor,
     truncate: bool,
 ) -> Tensor:
-    """0 up to the index where a pair makes beta_fast turns, 1 from the index with beta_slow turns."""
+    """0 up to the index with beta_fast turns, 1 from the index with beta_slow turns."""
     pairs = freq.shape[-1]
-    step = (freq[0] / freq[-1]).log() / (pairs - 1)  # ln θ falls by this from pair to pair
+    step = (freq[0] / freq[-1]).log() / (pairs - 1)  # by which ln θ falls
     start, stop = (
         (freq[0] * trained / (2 * math.pi * turns)).log() / step
         for turns in (beta_fast, beta_slow)
     )  # fmt: skip
     if truncate:
         start, stop = start.floor(), stop.ceil()
-    start, stop = start.clamp(min=0), stop.clamp(max=2 * pairs - 1)  # d - 1, as in their code
+    start, stop = start.clamp(min=0), stop.clamp(max=2 * pairs - 1)  # d - 1, as there
     stop = torch.where(start == stop, stop + 0.001, stop)
     t = torch.arange(pairs, dtype=freq.dtype, device=freq.device)
     return ((t - start) / (stop - start)).clamp(0, 1)
 
 
 def yarn_attention_factor(factor: Number, weight: float = 1.0) -> Number:
-    """Sharpens attention again, which interpolation blurs: 0.1 · weight · ln s + 1, for queries and keys each.
+    """Sharpens attention again, which interpolation blurs: 0.1 · weight · ln s + 1.
 
-    It is √(1/t) in the paper, so scores are multiplied by its square. DeepSeek uses two weights:
-    queries and keys are multiplied by the factor of `mscale`, divided by that of
-    `mscale_all_dim`, and scores by the square of the latter.
+    Queries and keys are multiplied by it. It is √(1/t) in the paper, so scores are
+    multiplied by its square. DeepSeek uses two weights: queries and keys are multiplied
+    by the factor of `mscale`, divided by that of `mscale_all_dim`, and scores by the
+    square of the latter.
 
     Args:
         factor: s, how many times longer texts become, 1 or more.
@@ -232,10 +239,10 @@ def llama3(
     high: float | Tensor = 4.0,
     trained: float | Tensor = 8192,
 ) -> Tensor:
-    """Pairs with `high` turns within the trained length stay, pairs below `low` are interpolated, with a ramp between.
+    """Pairs with `high` turns in training stay, pairs below `low` are interpolated.
 
-    This is `yarn` in the paper's form, with 4 turns in place of 32 and no attention factor. The
-    defaults are those of Llama 3.1.
+    Between them is a ramp. This is `yarn` in the paper's form, with 4 turns in place of
+    32 and no attention factor. The defaults are those of Llama 3.1.
 
     Args:
         freq: Frequencies, (d/2,).
@@ -269,11 +276,14 @@ def longrope(
     long: Tensor | Sequence[float],
     trained: float | Tensor,
 ) -> Tensor:
-    """Every pair has a divisor, found by search: `short` up to the trained length, `long` beyond.
+    """Each pair has a divisor, found by search: `short`, or `long` for longer texts.
 
-    When a text outgrows the trained length all its keys change, as with `dynamic_ntk`. Servers
-    avoid that with `long` throughout, RoPE(d, freq=frequencies(d) / long). In the paper the
-    first tokens also stay as they were; neither transformers nor this function does that.
+    The trained length decides which.
+
+    When a text outgrows the trained length all its keys change, as with `dynamic_ntk`.
+    Servers avoid that with `long` throughout, RoPE(d, freq=frequencies(d) / long). In
+    the paper the first tokens also stay as they were; neither transformers nor this
+    function does that.
 
     Args:
         freq: Frequencies, (d/2,).
@@ -309,7 +319,7 @@ def longrope(
 
 
 def longrope_attention_factor(factor: Number, trained: float) -> Number:
-    """Sharpens attention over longer texts: √(1 + ln s / ln L), for queries and keys each.
+    """Sharpens attention over longer texts: queries and keys times √(1 + ln s / ln L).
 
     Args:
         factor: s, how many times longer texts become, 1 or more.
@@ -336,11 +346,12 @@ def longrope_attention_factor(factor: Number, trained: float) -> Number:
 
 
 def p_rope(freq: Tensor, fraction: float | Tensor) -> Tensor:
-    """The slowest pairs stop, and carry content to any distance: only the first fraction · d/2 still rotate.
+    """The slowest pairs stop, and carry content to any distance.
 
-    The other frequencies stay as they are in the whole head. That differs from partial
-    rotation, where all frequencies are spread over the channels that rotate. transformers calls
-    this rope type "proportional".
+    Only the first fraction · d/2 pairs still rotate. Their frequencies stay as they are
+    in the whole head. That differs from partial rotation, where all frequencies are
+    spread over the channels that rotate. transformers calls this rope type
+    "proportional".
 
     Args:
         freq: Frequencies, (d/2,).
@@ -363,11 +374,11 @@ def p_rope(freq: Tensor, fraction: float | Tensor) -> Tensor:
     _require_fraction(fraction)
     pairs = freq.shape[-1]
     rotating = fraction * pairs
-    rotating = rotating.floor() if isinstance(rotating, Tensor) else math.floor(rotating)
-    return torch.where(torch.arange(pairs, device=freq.device) < rotating, freq, 0.0)
+    whole = rotating.floor() if isinstance(rotating, Tensor) else math.floor(rotating)
+    return torch.where(torch.arange(pairs, device=freq.device) < whole, freq, 0.0)
 
 
-# Checks of input. The value of a tensor is not read: it may be traced, or live on a GPU.
+# Checks of input. The value of a tensor is not read: it may be traced, or be on a GPU.
 
 
 def _require_factor(value: float | Tensor) -> None:

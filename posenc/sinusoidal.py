@@ -1,4 +1,4 @@
-"""Sinusoidal encoding: every position is a vector of sines and cosines (Vaswani et al., 2017)."""
+"""Sinusoidal encoding: a position is a vector of sines and cosines (Vaswani et al., 2017)."""
 
 import torch
 from torch import Tensor
@@ -21,7 +21,7 @@ def frequencies(
     dtype: torch.dtype = torch.float32,
     device: torch.device | str | None = None,
 ) -> Tensor:
-    """Angles per position fall geometrically, from 1 to almost 1/base: θ_t = base^(-2t/dim).
+    """Angles per position fall geometrically, from 1 to almost 1/b: θ_t = b^(-2t/dim).
 
     Args:
         dim: Number of channels, positive and even: a pair for each frequency.
@@ -57,7 +57,7 @@ def sinusoidal(
     *,
     layout: Layout = "interleaved",
 ) -> Tensor:
-    """Every position is dim/2 clock hands, each turning more slowly than the one before.
+    """Every position is dim/2 clock hands, each slower than the one before.
 
     PE[p, 2t] = sin(p θ_t) and PE[p, 2t+1] = cos(p θ_t). The layout "half" has all sines
     first, then all cosines.
@@ -84,7 +84,7 @@ def sinusoidal(
     """
     require_positions(pos)
     require_layout(layout)
-    dtype = torch.promote_types(pos.dtype, torch.float32)  # float16 would merge positions
+    dtype = torch.promote_types(pos.dtype, torch.float32)  # half would merge positions
     freq = frequencies(dim, base, dtype=dtype, device=pos.device)
     angle = pos[..., None] * freq  # (..., L, dim/2)
     wave = (angle.sin(), angle.cos())
@@ -96,7 +96,8 @@ def sinusoidal(
 class Sinusoidal(Encoding):
     """x_i ← x_i + PE(i): position is added to the input, once, before the first layer.
 
-    The caller scales x beforehand where the model does so (Vaswani et al. multiply by √D).
+    The caller scales x beforehand where the model does so (Vaswani et al. multiply by
+    √D).
 
     Args:
         model_dim: D, positive and even.
@@ -105,7 +106,8 @@ class Sinusoidal(Encoding):
         device, dtype: Accepted as by every encoding. This one holds no tensors.
 
     Raises:
-        ValueError: If model_dim is odd or not positive, or another argument does not fit.
+        ValueError: If model_dim is odd or not positive, or another argument does not
+            fit.
 
     Example:
         >>> encoding = Sinusoidal(64)

@@ -1,7 +1,6 @@
-"""xPos: rotation with a radius, so that what turns fast also fades with distance (Sun et al., 2023)."""
+"""xPos: rotation with a radius, so that fast pairs fade with distance (Sun et al., 2023)."""
 
 import math
-from collections.abc import Mapping
 from typing import Any, NoReturn
 
 import torch
@@ -21,10 +20,10 @@ def xpos_radius(
     *,
     dtype: torch.dtype = torch.float32,
 ) -> Tensor:
-    """Queries times this and keys divided by it: pair t of a score gets ζ_t^((i - j)/scale_base).
+    """Queries times this, keys divided by it: pair t fades by ζ_t^((i - j)/s).
 
-    The radius is ζ_t^((pos - centre)/scale_base) with ζ_t = (2t/dim + γ)/(1 + γ). The pair that
-    turns fastest has ζ = γ/(1 + γ), the slowest almost 1.
+    The radius is ζ_t^((pos - centre)/s), where s is scale_base and ζ_t = (2t/dim +
+    γ)/(1 + γ). The pair that turns fastest has ζ = γ/(1 + γ), the slowest almost 1.
 
     Args:
         pos: Positions, (L,) or (B, L).
@@ -53,22 +52,27 @@ def xpos_radius(
     _require_fading(gamma, scale_base)
     t = torch.arange(dim // 2, dtype=dtype, device=pos.device)
     zeta = (2 * t / dim + gamma) / (1 + gamma)  # (dim/2,)
-    pos = pos.to(torch.promote_types(pos.dtype, torch.int64))  # a byte cannot go below 0
+    pos = pos.to(torch.promote_types(pos.dtype, torch.int64))  # bytes have no sign
     return zeta ** ((pos - centre).to(dtype) / scale_base)[..., None]
 
 
-def xpos_reach(dtype: torch.dtype, gamma: float = 0.4, scale_base: float = 512.0) -> float:
-    """How many positions from the centre a radius and its inverse are still normal numbers of a dtype.
+def xpos_reach(
+    dtype: torch.dtype,
+    gamma: float = 0.4,
+    scale_base: float = 512.0,
+) -> float:
+    """How many positions from the centre radii are still normal numbers of a dtype.
 
-    It is scale_base · ln(1/tiny) / ln((1 + γ)/γ), where tiny is the smallest normal number.
+    It is scale_base · ln(1/tiny) / ln((1 + γ)/γ), where tiny is the smallest normal
+    number.
 
     Args:
         dtype: The dtype of queries and keys.
         gamma, scale_base: As in `xpos_radius`.
 
     Returns:
-        A number of positions: by default 3966 in float16, 35 694 in float32 and in bfloat16,
-        and 289 519 in float64.
+        A number of positions: by default 3966 in float16, 35 694 in float32 and in
+        bfloat16, and 289 519 in float64.
 
     Raises:
         ValueError: If γ or scale_base is not positive.
@@ -83,19 +87,22 @@ def xpos_reach(dtype: torch.dtype, gamma: float = 0.4, scale_base: float = 512.0
 
 
 class XPos(RoPE):
-    """q_i ← ζ^((i - c)/512) R_i q_i, k_j ← ζ^((c - j)/512) R_j k_j: scores turn with j - i, and fade.
+    """q_i ← ζ^((i - c)/s) R_i q_i, k_j ← ζ^((c - j)/s) R_j k_j: scores also fade.
 
-    Every centre c gives the same scores. A fixed centre keeps cached keys right. A centre that
-    follows the current length, as in torchscale and packages after it, makes them wrong.
+    Every centre c gives the same scores. A fixed centre keeps cached keys right. A
+    centre that follows the current length, as in torchscale and packages after it,
+    makes them wrong.
 
-    Radii more than `xpos_reach` positions from c are no normal numbers of the dtype. On a CPU
-    that is a ValueError. On a GPU the check would make the host wait, so the result is inf or
-    NaN there. Scores grow for keys after the query, so these must be masked.
+    Radii more than `xpos_reach` positions from c are no normal numbers of the dtype. On
+    a CPU that is a ValueError. On a GPU the check would make the host wait, so the
+    result is inf or NaN there. Scores grow for keys after the query, so these must be
+    masked.
 
     Args:
         head_dim: Channels of a head, d, positive and even.
         base: b of the frequencies θ_t = b^(-2t/d).
-        layout: A pair is channels 2t and 2t+1 ("interleaved"), or t and t + d/2 ("half").
+        layout: A pair is channels 2t and 2t+1 ("interleaved"), or t and t + d/2
+            ("half").
         gamma: γ of ζ_t = (2t/d + γ)/(1 + γ), positive.
         scale_base: Positions until a pair has faded to ζ_t.
         centre: c, a position in the middle of those to come.
@@ -106,8 +113,6 @@ class XPos(RoPE):
 
     Example:
         >>> xpos = XPos(64)
-        >>> xpos
-        XPos(head_dim=64, base=10000.0, layout='interleaved', gamma=0.4, scale_base=512.0, centre=0)
         >>> xpos.query(torch.randn(2, 8, 5, 64), torch.arange(5)).shape
         torch.Size([2, 8, 5, 64])
 
@@ -135,16 +140,16 @@ class XPos(RoPE):
         self.gamma, self.scale_base, self.centre = gamma, scale_base, centre
 
     @classmethod
-    def from_config(cls, config: Mapping[str, Any] | object, **options: Any) -> NoReturn:
-        """Refused: configurations of published models describe rotations without a radius."""
-        raise ValueError("configurations of published models say nothing of radii: use RoPE.from_config, or XPos(…)")
+    def from_config(cls, config: object, **options: Any) -> NoReturn:
+        """Refused: published configurations describe rotations without a radius."""
+        raise ValueError("configurations have no radii: use RoPE.from_config, or XPos(…)")
 
     def query(self, q: Tensor, pos: Tensor) -> Tensor:
-        """q (B, H, L, d), pos (L,) or (B, L) -> rotated and multiplied by the radius, like q."""
+        """q (B, H, L, d), pos (L,) or (B, L) -> rotated, times the radius, like q."""
         return self._rotate(q, pos, self._radius(q, pos))
 
     def key(self, k: Tensor, pos: Tensor) -> Tensor:
-        """k (B, H, L, d), pos (L,) or (B, L) -> rotated and divided by the radius, like k."""
+        """k (B, H, L, d), pos (L,) or (B, L) -> rotated, over the radius, like k."""
         return self._rotate(k, pos, 1 / self._radius(k, pos))
 
     def _radius(self, x: Tensor, pos: Tensor) -> Tensor:
@@ -152,7 +157,8 @@ class XPos(RoPE):
         reach = xpos_reach(x.dtype, self.gamma, self.scale_base)
         _require_within_reach(pos, self.centre, reach, x.dtype)
         wide = torch.promote_types(x.dtype, torch.float32)
-        return xpos_radius(pos, self.head_dim, self.gamma, self.scale_base, self.centre, dtype=wide)
+        shape = self.gamma, self.scale_base, self.centre
+        return xpos_radius(pos, self.head_dim, *shape, dtype=wide)
 
     def extra_repr(self) -> str:
         own = f"gamma={self.gamma}, scale_base={self.scale_base}, centre={self.centre}"

@@ -11,8 +11,12 @@ from posenc.grid.rope import GridRoPE, axial_frequencies
 from posenc.layout import Layout
 
 
-def mixed_frequencies(head_dim: int, angle: Tensor, base: float | Tensor = 10.0) -> Tensor:
-    """Axial frequencies of a grid that is turned by an angle, a different one for each head.
+def mixed_frequencies(
+    head_dim: int,
+    angle: Tensor,
+    base: float | Tensor = 10.0,
+) -> Tensor:
+    """Axial frequencies of a grid that each head turns by an angle.
 
     Learning begins with them, at random angles.
 
@@ -22,7 +26,8 @@ def mixed_frequencies(head_dim: int, angle: Tensor, base: float | Tensor = 10.0)
         base: b of `axial_frequencies`.
 
     Returns:
-        The frequencies, (2, H, head_dim/2), in radians per step, with angle's dtype and device.
+        The frequencies, (2, H, head_dim/2), in radians per step, with angle's dtype and
+        device.
 
     Raises:
         ValueError: If head_dim is no multiple of 4, or angle has another shape.
@@ -38,12 +43,13 @@ def mixed_frequencies(head_dim: int, angle: Tensor, base: float | Tensor = 10.0)
     _require_angles(angle)
     axial = axial_frequencies(head_dim, 2, base, dtype=angle.dtype, device=angle.device)
     cos, sin = angle.cos(), angle.sin()
-    turned = torch.stack((torch.stack((cos, -sin)), torch.stack((sin, cos))))  # (2, 2, H)
+    rows = torch.stack((cos, -sin)), torch.stack((sin, cos))
+    turned = torch.stack(rows)  # (2, 2, H)
     return (turned[..., None] * axial[:, None]).sum(1)  # (2, H, d/2)
 
 
 class MixedRoPE(GridRoPE):
-    """Every head learns how fast each pair rotates along rows and columns, and so in which direction.
+    """Every head learns how fast each pair rotates along rows and along columns.
 
     Args:
         head_dim: Channels of a head, d, a multiple of 4.
@@ -51,7 +57,8 @@ class MixedRoPE(GridRoPE):
         shape: The sizes (H, W) of a grid, unless coordinates are given.
         base: b of the frequencies at initialisation.
         coordinates: A table (N, 2) or (B, N, 2), or a function from pos to (..., L, 2).
-        layout: A pair is channels 2t and 2t+1 ("interleaved"), or t and t + d/2 ("half").
+        layout: A pair is channels 2t and 2t+1 ("interleaved"), or t and t + d/2
+            ("half").
         device, dtype: Of the learned frequencies.
 
     Raises:
@@ -81,8 +88,8 @@ class MixedRoPE(GridRoPE):
         require_heads(heads)
         axial = mixed_frequencies(head_dim, torch.zeros(heads, device=device), base)
         super().__init__(
-            head_dim, shape, base, coordinates=coordinates, freq=nn.Parameter(axial),  # (2, H, d/2)
-            layout=layout, device=device, dtype=dtype,
+            head_dim, shape, base, coordinates=coordinates, layout=layout,
+            freq=nn.Parameter(axial), device=device, dtype=dtype,  # freq (2, H, d/2)
         )  # fmt: skip
         self.reset_parameters()
 

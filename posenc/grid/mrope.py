@@ -19,13 +19,15 @@ def mrope_positions(
     *,
     device: torch.device | str | None = None,
 ) -> Tensor:
-    """Text runs along the diagonal t = h = w, and an image is a box with one corner on it.
+    """Text runs along the diagonal t = h = w, an image is a box with a corner on it.
 
-    Each span starts one after the largest coordinate so far. A last span of text can hold the
-    tokens that will be generated. `torch.nn.utils.rnn.pad_sequence` makes a batch of several.
+    Each span starts one after the largest coordinate so far. A last span of text can
+    hold the tokens that will be generated. `torch.nn.utils.rnn.pad_sequence` makes a
+    batch of several.
 
     Args:
-        spans: For text its number of tokens, for an image or video its (t, h, w) in tokens.
+        spans: For text its number of tokens, for an image or video its (t, h, w) in
+            tokens.
         device: Of the result.
 
     Returns:
@@ -64,18 +66,18 @@ def mrope_frequencies(
     dtype: torch.dtype = torch.float32,
     device: torch.device | str | None = None,
 ) -> Tensor:
-    """The frequencies of a text model, each given to one axis, so that text (t = h = w) rotates as before.
+    """The frequencies of a text model, each given to one axis.
 
-    The frequency θ_t = base^(-2t/head_dim) stands in the row of the axis that owns pair t. The
-    other rows have 0 there.
+    Text, where t = h = w, rotates as before. The frequency θ_t = base^(-2t/head_dim)
+    stands in the row of the axis that owns pair t. The other rows have 0 there.
 
     Args:
         head_dim: Channels of a head, d, positive and even.
         sections: How many pairs each axis owns, d/2 in all: time, height, width.
         base: b, positive. A tensor is differentiable; its value is not checked.
-        interleaved: False: time owns the fastest pairs, then height and width follow (Qwen2-VL).
-            True: the axes take turns, and time owns the pairs left over (Qwen3-VL, with
-            sections (24, 20, 20)).
+        interleaved: False: time owns the fastest pairs, then height and width follow
+            (Qwen2-VL). True: the axes take turns, and time owns the pairs left over
+            (Qwen3-VL, with sections (24, 20, 20)).
         dtype, device: Of the result.
 
     Returns:
@@ -107,9 +109,10 @@ def mrope_frequencies(
 
 
 class MRoPE(GridRoPE):
-    """A text model's own frequencies, shared out to time, rows and columns: for text it stays what it was.
+    """A text model's own frequencies, shared out to time, rows and columns.
 
-    The defaults are those of Qwen2-VL, whose weights have the layout "half".
+    For text it stays what it was. The defaults are those of Qwen2-VL, whose weights
+    have the layout "half".
 
     Args:
         head_dim: Channels of a head, d, positive and even.
@@ -117,14 +120,17 @@ class MRoPE(GridRoPE):
         base: b of the text model.
         interleaved: Whether the axes take turns, as in `mrope_frequencies`.
         shape: The sizes (T, H, W) of a video, unless coordinates are given.
-        coordinates: A table (N, 3) or (B, N, 3), mostly `mrope_positions` of the sequence, or a
-            function from pos to (..., L, 3). Assign another table for the next sequence.
-        layout: A pair is channels 2t and 2t+1 ("interleaved"), or t and t + d/2 ("half").
-        device, dtype: As `.to(device, dtype)` afterwards: frequencies and tables stay in
-            float32.
+        coordinates: A table (N, 3) or (B, N, 3), mostly `mrope_positions` of the
+            sequence, or a function from pos to (..., L, 3). Assign another table for
+            the next sequence.
+        layout: A pair is channels 2t and 2t+1 ("interleaved"), or t and t + d/2
+            ("half").
+        device, dtype: As `.to(device, dtype)` afterwards: frequencies and tables stay
+            in float32.
 
     Raises:
-        ValueError: If the sections do not add up to d/2, or another argument does not fit.
+        ValueError: If the sections do not add up to d/2, or another argument does not
+            fit.
 
     Example:
         >>> rope = MRoPE(coordinates=mrope_positions([3, (1, 2, 2)]), layout="half")
@@ -149,7 +155,8 @@ class MRoPE(GridRoPE):
         dtype: torch.dtype | None = None,
     ) -> None:
         sections = tuple(sections)
-        make = partial(mrope_frequencies, head_dim, sections, base, interleaved=interleaved)
+        own = head_dim, sections, base
+        make = partial(mrope_frequencies, *own, interleaved=interleaved)
         super().__init__(
             head_dim, shape, base, coordinates=coordinates, freq=make(device=device),
             layout=layout, device=device, dtype=dtype,

@@ -11,12 +11,12 @@ from posenc.grid._require import require_coordinates
 
 
 def grid_coordinates(pos: Tensor, shape: Sequence[int]) -> Tensor:
-    """Patch p of an image W patches wide lies in row p // W and column p % W, as a page is read.
+    """Patch p of an image W patches wide lies in row p // W and column p % W.
 
     Args:
         pos: Positions, (L,) or (B, L).
-        shape: The n sizes of the grid, such as (H, W) or (T, H, W). The first one is not used:
-            an index beyond the grid lies in further rows.
+        shape: The n sizes of the grid, such as (H, W) or (T, H, W). The first one is
+            not used: an index beyond the grid lies in further rows.
 
     Returns:
         Coordinates, (L, n) or (B, L, n), in the dtype of pos.
@@ -38,15 +38,15 @@ def grid_coordinates(pos: Tensor, shape: Sequence[int]) -> Tensor:
 
 
 class Grid(Encoding):
-    """A position stays an index, which says what came before what; `locate` says where it lies.
+    """A position stays an index, an order in time; `locate` says where it lies.
 
     Args:
         shape: The sizes of a grid, such as (H, W), unless coordinates are given.
-        coordinates: A table, (N, n), or (B, N, n) with one table for each sequence, or a
-            function from pos to coordinates (..., L, n). A table that is an nn.Parameter is
-            learned.
-        device, dtype: As `.to(device, dtype)` afterwards: a table that is not learned keeps
-            at least float32.
+        coordinates: A table, (N, n), or (B, N, n) with one table for each sequence, or
+            a function from pos to coordinates (..., L, n). A table that is an
+            nn.Parameter is learned.
+        device, dtype: As `.to(device, dtype)` afterwards: a table that is not learned
+            keeps at least float32.
 
     Raises:
         ValueError: If neither or both of shape and coordinates are given.
@@ -99,10 +99,11 @@ class Grid(Encoding):
         if self.shape is not None:
             return f"shape={self.shape}"
         table = self.coordinates
-        return f"coordinates=<{type(table).__name__ if isinstance(table, Tensor) else 'function'}>"
+        kind = type(table).__name__ if isinstance(table, Tensor) else "function"
+        return f"coordinates=<{kind}>"
 
     def _keep(self, name: str, value: Tensor) -> None:
-        """A parameter is learned. Another tensor is a buffer that keeps its precision in casts."""
+        """A parameter is learned. Another tensor is a buffer that is never cast."""
         if isinstance(value, nn.Parameter):
             setattr(self, name, value)
             return

@@ -22,10 +22,11 @@ def axial_frequencies(
     dtype: torch.dtype = torch.float32,
     device: torch.device | str | None = None,
 ) -> Tensor:
-    """Every axis rotates an equal share of the pairs, with the same frequencies: rows first, then columns.
+    """Every axis rotates an equal share of the pairs, with the same frequencies.
 
-    Frequencies are θ_t = base^(-2t · axes/head_dim), in blocks along the diagonal, and 0
-    elsewhere. Coordinates of images are small, hence the small base.
+    Rows have the first share, then columns.     Frequencies are θ_t = base^(-2t ·
+    axes/head_dim), in blocks along the diagonal, and 0 elsewhere. Coordinates of images
+    are small, hence the small base.
 
     Args:
         head_dim: Channels of a head, a multiple of 2 · axes.
@@ -60,28 +61,29 @@ def rotate_grid(
     *,
     layout: Layout = "interleaved",
 ) -> Tensor:
-    """Rotates pair t of channels by Σ_a coords_a · freq[a, t]: a score sees differences of coordinates only.
+    """Rotates pair t by Σ_a coords_a · freq[a, t]: scores see differences of places.
 
     Args:
         x: Vectors, (..., L, d), of even d.
-        coords: Coordinates, (L, n), or (B, L, n) if the sequences of the batch differ, integer
-            or float.
-        freq: Radians per step along each axis, (n, d/2); 0 where an axis leaves a pair alone.
-            (n, H, d/2) has frequencies for each head of x (..., H, L, d), or for each group of
-            its heads.
-        layout: A pair is channels 2t and 2t+1 ("interleaved"), or t and t + d/2 ("half").
+        coords: Coordinates, (L, n), or (B, L, n) if the sequences of the batch differ,
+            integer or float.
+        freq: Radians per step along each axis, (n, d/2); 0 where an axis leaves a pair
+            alone. (n, H, d/2) has frequencies for each head of x (..., H, L, d), or for
+            each group of its heads.
+        layout: A pair is channels 2t and 2t+1 ("interleaved"), or t and t + d/2
+            ("half").
 
     Returns:
-        The rotated vectors, with the shape and dtype of x. Angles have freq's precision, and
-        at least float32.
+        The rotated vectors, with the shape and dtype of x. Angles have freq's
+        precision, and at least float32.
 
     Raises:
         ValueError: If the shapes do not match.
 
     Example:
         >>> x, freq = torch.ones(1, 4), axial_frequencies(4)
-        >>> rotate_grid(x, torch.tensor([[0.0, torch.pi]]), freq).round()  # row 0, column π
-        tensor([[ 1.,  1., -1., -1.]])
+        >>> rotate_grid(x, torch.tensor([[0, 1]]), freq)  # row 0, column 1
+        tensor([[ 1.0000,  1.0000, -0.3012,  1.3818]])
     """
     _require_grid_rotation(x, coords, freq, layout)
     freq = freq.to(torch.promote_types(freq.dtype, torch.float32))
@@ -92,23 +94,24 @@ def rotate_grid(
         freq = freq.repeat_interleave(x.shape[-3] // freq.shape[1], 1)[:, :, None]
     angle = coords.new_zeros(())
     for c, f in zip(coords.unbind(-1), freq.unbind(0), strict=True):
-        angle = angle + c[..., None] * f  # autocast would round a matrix product to 16 bits
+        angle = angle + c[..., None] * f  # autocast would round a matrix product
     return rotate_by(x, angle, layout=layout)
 
 
 class GridRoPE(Grid):
-    """q_i ← R(place of i) q_i, and keys likewise: a score sees how many rows and columns lie between.
+    """q_i ← R(place of i) q_i, keys likewise: scores see the rows and columns between.
 
     Args:
         head_dim: Channels of a head, d, a multiple of twice the number of axes.
         shape: The sizes of a grid, such as (H, W), unless coordinates are given.
         base: b of `axial_frequencies`. It is ignored if `freq` is given.
         coordinates: A table (N, n) or (B, N, n), or a function from pos to (..., L, n).
-        freq: Frequencies in place of the axial ones, (n, d/2) or (n, H, d/2) in radians per
-            step. An nn.Parameter is learned.
-        layout: A pair is channels 2t and 2t+1 ("interleaved"), or t and t + d/2 ("half").
-        device, dtype: As `.to(device, dtype)` afterwards: frequencies and tables stay in
-            float32 unless they are learned.
+        freq: Frequencies in place of the axial ones, (n, d/2) or (n, H, d/2) in radians
+            per step. An nn.Parameter is learned.
+        layout: A pair is channels 2t and 2t+1 ("interleaved"), or t and t + d/2
+            ("half").
+        device, dtype: As `.to(device, dtype)` afterwards: frequencies and tables stay
+            in float32 unless they are learned.
 
     Raises:
         ValueError: If head_dim cannot be shared out, or another argument does not fit.
@@ -145,8 +148,8 @@ class GridRoPE(Grid):
         if freq is None:
             if self.axes is None:
                 raise _unknown_axes(head_dim)
-            self.default_frequencies = partial(axial_frequencies, head_dim, self.axes, base)
-            freq = self.default_frequencies(device=device)
+            make = partial(axial_frequencies, head_dim, self.axes, base)
+            self.default_frequencies, freq = make, make(device=device)
         _require_grid_frequencies(freq, head_dim, self.axes)
         self._keep("freq", freq)
         self.to(device=device, dtype=dtype)
@@ -166,7 +169,8 @@ class GridRoPE(Grid):
     def extra_repr(self) -> str:
         given = self.default_frequencies is None
         freq = f"freq=<{type(self.freq).__name__}>" if given else f"base={self.base}"
-        return f"head_dim={self.head_dim}, {super().extra_repr()}, {freq}, layout={self.layout!r}"
+        place = super().extra_repr()
+        return f"head_dim={self.head_dim}, {place}, {freq}, layout={self.layout!r}"
 
 
 # Checks of input

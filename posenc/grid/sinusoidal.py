@@ -19,11 +19,11 @@ def sinusoidal_grid(
     *,
     layout: Layout = "interleaved",
 ) -> Tensor:
-    """Every axis has an equal share of the channels, and its coordinate is encoded there as if alone.
+    """Every axis has an equal share of the channels, for sinusoids of its coordinate.
 
-    The shares follow one another in the order of the coordinates, dim/n channels each, and
-    `layout` orders the channels within a share. Interleaved with rows first it is DETR's; "half"
-    with columns first, coords.flip(-1), is MAE's.
+    The shares follow one another in the order of the coordinates, dim/n channels each,
+    and `layout` orders the channels within a share. Interleaved with rows first it is
+    DETR's; "half" with columns first, coords.flip(-1), is MAE's.
 
     Args:
         coords: Coordinates, (L, n) or (B, L, n), integer or float.
@@ -49,7 +49,7 @@ def sinusoidal_grid(
 
 
 class GridSinusoidal(Grid):
-    """x_i ← x_i + PE(place of i): the coordinates are added to the input, each in a share of the channels.
+    """x_i ← x_i + PE(place of i): each coordinate is added in a share of the channels.
 
     Args:
         model_dim: D, a multiple of twice the number of axes.
@@ -57,8 +57,8 @@ class GridSinusoidal(Grid):
         base: b of the frequencies of each share.
         coordinates: A table (N, n) or (B, N, n), or a function from pos to (..., L, n).
         layout: "interleaved" or "half", within each share.
-        device, dtype: As `.to(device, dtype)` afterwards: a table that is not learned keeps
-            at least float32.
+        device, dtype: As `.to(device, dtype)` afterwards: a table that is not learned
+            keeps at least float32.
 
     Raises:
         ValueError: If model_dim cannot be shared out, or another argument does not fit.
@@ -95,4 +95,5 @@ class GridSinusoidal(Grid):
         return (x + wave).to(x.dtype)  # the sum is rounded, not the angles
 
     def extra_repr(self) -> str:
-        return f"model_dim={self.model_dim}, {super().extra_repr()}, base={self.base}, layout={self.layout!r}"
+        of_place, layout = super().extra_repr(), f"layout={self.layout!r}"
+        return f"model_dim={self.model_dim}, {of_place}, base={self.base}, {layout}"
