@@ -70,7 +70,7 @@ def convert_layout(
     require_layout(to, "to")
     rotary_dim = head_dim if rotary_dim is None else rotary_dim
     require_rotary_dim(rotary_dim, head_dim)
-    _require_whole_heads(weight, head_dim)
+    _check_whole_heads(weight, head_dim)
     order = layout_permutation(rotary_dim).to(weight.device)
     if to == "interleaved":
         order = order.argsort()
@@ -79,7 +79,7 @@ def convert_layout(
     return weight.unflatten(0, (-1, head_dim))[:, order].flatten(0, 1)
 
 
-def _require_whole_heads(weight: Tensor, head_dim: int) -> None:
+def _check_whole_heads(weight: Tensor, head_dim: int) -> None:
     """The rows of a projection belong to its heads, one head after the other."""
     if weight.ndim not in (1, 2) or weight.shape[0] % head_dim:
         raise ValueError(

@@ -60,7 +60,7 @@ def preset(name: str) -> RoPE:
         >>> preset("llama-3.1-8b")
         RoPE(head_dim=128, freq=<Tensor>, layout='half')
     """
-    _require_known(name)
+    _check_known(name)
     found = PRESETS[name]
     return RoPE.from_config(found.config, layout=found.layout)
 
@@ -161,7 +161,7 @@ PRESETS = {
 }  # fmt: skip
 
 
-def _require_known(name: str) -> None:
+def _check_known(name: str) -> None:
     """An unknown name is often nearly a known one."""
     if name not in PRESETS:
         near = difflib.get_close_matches(name.lower(), PRESETS, n=5, cutoff=0.5) or sorted(PRESETS)

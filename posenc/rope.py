@@ -58,7 +58,7 @@ def rotate(
     References:
         Su et al. (2021), section 3.2.2.
     """
-    _require_rotation(x, pos, freq, layout, scale)
+    _check_rotation(x, pos, freq, layout, scale)
     angle = pos.to(freq.dtype)[..., None] * freq[..., None, :]  # (L or B, L, d/2)
     if isinstance(scale, Tensor):
         scale = _insert_heads(scale, x)
@@ -180,13 +180,13 @@ class RoPE(Encoding):
         rotary_dim = head_dim if rotary_dim is None else rotary_dim
         require_layout(layout)
         require_rotary_dim(rotary_dim, head_dim)
-        _require_attention_factor(attention_factor)
+        _check_attention_factor(attention_factor)
         self.head_dim, self.rotary_dim, self.layout = head_dim, rotary_dim, layout
         self.attention_factor = attention_factor
         self.base = base if freq is None else None
         self.raw_keys = callable(freq)
         freq = frequencies(rotary_dim, base, device=device) if freq is None else freq
-        _require_frequencies(freq, rotary_dim)
+        _check_frequencies(freq, rotary_dim)
         if isinstance(freq, Tensor) and not isinstance(freq, nn.Parameter):
             self.register_buffer("freq", freq, persistent=False)
         else:  # a parameter is cast and saved with the model, a function holds its own
@@ -240,7 +240,7 @@ class RoPE(Encoding):
         return self._rotate(k, pos, self.attention_factor)
 
     def _rotate(self, x: Tensor, pos: Tensor, scale: float | Tensor) -> Tensor:
-        _require_head(x, pos, self.head_dim)
+        _check_head(x, pos, self.head_dim)
         freq = self.freq
         if not isinstance(freq, Tensor):
             freq = freq(pad(pos, (1, 0)).amax(-1) + 1)  # the length; 1 without tokens
@@ -269,14 +269,14 @@ class RoPE(Encoding):
         if isinstance(own := self._buffers.get("freq"), Tensor):
             for name in ("freq", "inv_freq"):
                 saved = state_dict.pop(prefix + name, None)
-                _require_same_frequencies(prefix + name, saved, own)
+                _check_same_frequencies(prefix + name, saved, own)
         super()._load_from_state_dict(state_dict, prefix, *args)
 
 
 # Checks of input
 
 
-def _require_attention_factor(value: float) -> None:
+def _check_attention_factor(value: float) -> None:
     """A factor of queries and keys is positive and finite."""
     if not 0 < value < float("inf"):
         raise ValueError(
@@ -285,7 +285,7 @@ def _require_attention_factor(value: float) -> None:
         )
 
 
-def _require_frequencies(freq: object, rotary_dim: int) -> None:
+def _check_frequencies(freq: object, rotary_dim: int) -> None:
     """Frequencies are one angle per position for each rotated pair, or a function of the length."""
     if callable(freq):
         return
@@ -298,7 +298,7 @@ def _require_frequencies(freq: object, rotary_dim: int) -> None:
         )
 
 
-def _require_same_frequencies(name: str, saved: Tensor | None, own: Tensor) -> None:
+def _check_same_frequencies(name: str, saved: Tensor | None, own: Tensor) -> None:
     """Frequencies of a checkpoint equal those of the module, up to the rounding of bfloat16."""
     if saved is None or saved.is_meta or own.is_meta:
         return
@@ -309,7 +309,7 @@ def _require_same_frequencies(name: str, saved: Tensor | None, own: Tensor) -> N
         )
 
 
-def _require_head(x: Tensor, pos: Tensor, head_dim: int) -> None:
+def _check_head(x: Tensor, pos: Tensor, head_dim: int) -> None:
     """x (..., L, head_dim) has the channels of a head, and as many vectors as there are positions."""
     require_positions(pos)
     if torch.compiler.is_exporting():
@@ -322,7 +322,7 @@ def _require_head(x: Tensor, pos: Tensor, head_dim: int) -> None:
     require_positions(pos, x)
 
 
-def _require_rotation(x: Tensor, pos: Tensor, freq: Tensor, layout: str, scale: float | Tensor) -> None:
+def _check_rotation(x: Tensor, pos: Tensor, freq: Tensor, layout: str, scale: float | Tensor) -> None:
     """There is one angle for each position and pair of channels of x (..., L, d)."""
     require_layout(layout)
     require_positions(pos)

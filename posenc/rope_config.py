@@ -198,12 +198,12 @@ def _parameters(config: Mapping[str, Any] | object, layer_type: str | None) -> P
         "rotary_dim": _read(config, "rotary_dim"),
     }
     given = {name: value for name, value in own.items() if value is not None}
-    _require_known(given)
+    _check_known(given)
     found = Parameters({name: value for name, value in beside.items() if value is not None} | given)
     rope_type = given.get("rope_type") or given.get("type") or "default"
     if rope_type in ("su", "yarn") and "short_factor" in given:
         rope_type = "longrope"  # as the first configurations of Phi-3 called it
-    _require_rope_type(rope_type)
+    _check_rope_type(rope_type)
     found["rope_type"] = rope_type
     trained = _read(config, "original_max_position_embeddings")  # Phi-3 has it here, and it counts
     if trained is not None and layer_type is None:
@@ -268,7 +268,7 @@ def _layout(config: Mapping[str, Any] | object) -> Layout:
     return "interleaved" if own else "half"
 
 
-def _require_known(given: Mapping[str, Any]) -> None:
+def _check_known(given: Mapping[str, Any]) -> None:
     """All rope parameters are understood, so that none is ignored silently."""
     if "mrope_section" in given:
         raise ValueError(
@@ -283,7 +283,7 @@ def _require_known(given: Mapping[str, Any]) -> None:
         )
 
 
-def _require_rope_type(name: str) -> None:
+def _check_rope_type(name: str) -> None:
     """A rope type is one of those of transformers."""
     if name != "default" and name not in ROPE_TYPES:
         axial = ", or posenc.grid.GridRoPE, for images" if name == "axial" else ""

@@ -40,7 +40,7 @@ def interpolate(freq: Tensor, factor: float | Tensor) -> Tensor:
     References:
         Chen et al. (2023), position interpolation.
     """
-    _require_factor(factor)
+    _check_factor(factor)
     return freq / factor
 
 
@@ -69,7 +69,7 @@ def ntk(freq: Tensor, factor: float | Tensor) -> Tensor:
     References:
         bloc97 (2023), "NTK-aware".
     """
-    _require_factor(factor)
+    _check_factor(factor)
     pairs = freq.shape[-1]
     t = torch.arange(pairs, dtype=freq.dtype, device=freq.device)
     factor = torch.as_tensor(factor, dtype=freq.dtype, device=freq.device)[..., None]
@@ -115,8 +115,8 @@ def dynamic_ntk(
     References:
         emozilla (2023), "Dynamic NTK".
     """
-    _require_trained(trained)
-    _require_factor(factor)
+    _check_trained(trained)
+    _check_factor(factor)
     freq = freq.to(length.device) if isinstance(length, Tensor) else freq
     ratio = torch.as_tensor(length, dtype=freq.dtype, device=freq.device)
     ratio = ratio.clamp(min=trained) / trained
@@ -169,9 +169,9 @@ def yarn(
     References:
         Peng et al. (2024), section 3.2.
     """
-    _require_yarn(freq, form, beta_fast, beta_slow)
-    _require_trained(trained)
-    _require_factor(factor)
+    _check_yarn(freq, form, beta_fast, beta_slow)
+    _check_trained(trained)
+    _check_factor(factor)
     if form == "paper":
         turns = trained * freq / (2 * math.pi)
         share = ((turns - beta_slow) / (beta_fast - beta_slow)).clamp(0, 1)
@@ -227,7 +227,7 @@ def yarn_attention_factor(factor: Number, weight: float = 1.0) -> Number:
     References:
         Peng et al. (2024), section 3.4.
     """
-    _require_factor(factor)
+    _check_factor(factor)
     log = torch.log(factor) if isinstance(factor, Tensor) else math.log(factor)
     return 0.1 * weight * log + 1.0
 
@@ -265,7 +265,7 @@ def llama3(
     References:
         Meta, llama-models, `apply_scaling`.
     """
-    _require_ordered(low=low, high=high)
+    _check_ordered(low=low, high=high)
     return yarn(freq, factor, trained, beta_fast=high, beta_slow=low)
 
 
@@ -308,12 +308,12 @@ def longrope(
     References:
         Ding et al. (2024).
     """
-    _require_trained(trained)
+    _check_trained(trained)
     device = length.device if isinstance(length, Tensor) else freq.device
     freq = freq.to(device)
     short = torch.as_tensor(short, dtype=freq.dtype, device=device)
     long = torch.as_tensor(long, dtype=freq.dtype, device=device)
-    _require_divisors(freq, short=short, long=long)
+    _check_divisors(freq, short=short, long=long)
     beyond = torch.as_tensor(length, device=device)[..., None] > trained
     return freq / torch.where(beyond, long, short)
 
@@ -338,8 +338,8 @@ def longrope_attention_factor(factor: Number, trained: float) -> Number:
     References:
         The code of Phi-3, and transformers, rope type "longrope".
     """
-    _require_factor(factor)
-    _require_trained(trained, above=1)
+    _check_factor(factor)
+    _check_trained(trained, above=1)
     if isinstance(factor, Tensor):
         return (1 + torch.log(factor) / math.log(trained)).sqrt()
     return math.sqrt(1 + math.log(factor) / math.log(trained))
@@ -371,7 +371,7 @@ def p_rope(freq: Tensor, fraction: float | Tensor) -> Tensor:
     References:
         Barbero et al. (2025).
     """
-    _require_fraction(fraction)
+    _check_fraction(fraction)
     pairs = freq.shape[-1]
     rotating = fraction * pairs
     whole = rotating.floor() if isinstance(rotating, Tensor) else math.floor(rotating)
@@ -381,7 +381,7 @@ def p_rope(freq: Tensor, fraction: float | Tensor) -> Tensor:
 # Checks of input. The value of a tensor is not read: it may be traced, or be on a GPU.
 
 
-def _require_factor(value: float | Tensor) -> None:
+def _check_factor(value: float | Tensor) -> None:
     """A context is extended by a factor."""
     if not isinstance(value, Tensor) and not 1 <= value < float("inf"):
         raise ValueError(
@@ -389,7 +389,7 @@ def _require_factor(value: float | Tensor) -> None:
         )
 
 
-def _require_trained(value: float | Tensor, above: float = 0) -> None:
+def _check_trained(value: float | Tensor, above: float = 0) -> None:
     """The length of the texts in training is positive."""
     if not isinstance(value, Tensor) and not above < value < float("inf"):
         raise ValueError(
@@ -398,7 +398,7 @@ def _require_trained(value: float | Tensor, above: float = 0) -> None:
         )
 
 
-def _require_ordered(**bounds: float | Tensor) -> None:
+def _check_ordered(**bounds: float | Tensor) -> None:
     """Two bounds, the lower first, in turns within the trained length."""
     (low, a), (high, b) = bounds.items()
     if any(not isinstance(each, Tensor) and not 0 < each < float("inf") for each in (a, b)):
@@ -410,20 +410,20 @@ def _require_ordered(**bounds: float | Tensor) -> None:
         )
 
 
-def _require_yarn(freq: Tensor, form: str, beta_fast: float | Tensor, beta_slow: float | Tensor) -> None:
+def _check_yarn(freq: Tensor, form: str, beta_fast: float | Tensor, beta_slow: float | Tensor) -> None:
     """The two forms of YaRN, and what each needs."""
     if form not in ("paper", "code"):
         raise ValueError(f'form is {form!r}: use "paper" (a ramp over turns) or "code" (over the index)')
     equal = not isinstance(beta_fast, Tensor) and beta_fast == beta_slow
     if form == "paper" or not (equal and 0 < beta_fast < float("inf")):
-        _require_ordered(beta_slow=beta_slow, beta_fast=beta_fast)
+        _check_ordered(beta_slow=beta_slow, beta_fast=beta_fast)
     if form == "code" and not torch.compiler.is_exporting() and freq.shape[-1] < 2:
         raise ValueError(
             f'freq has shape {tuple(freq.shape)}, but form="code" reads the base from two frequencies: use form="paper"'
         )
 
 
-def _require_divisors(freq: Tensor, **lists: Tensor) -> None:
+def _check_divisors(freq: Tensor, **lists: Tensor) -> None:
     """One divisor for each frequency."""
     if torch.compiler.is_exporting():
         return
@@ -435,7 +435,7 @@ def _require_divisors(freq: Tensor, **lists: Tensor) -> None:
             )
 
 
-def _require_fraction(value: float | Tensor) -> None:
+def _check_fraction(value: float | Tensor) -> None:
     """A fraction lies between 0 and 1."""
     if not isinstance(value, Tensor) and not 0 <= value <= 1:
         raise ValueError(f"fraction is {value}, but it is a share of the pairs: use a number from 0 to 1, such as 0.75")

@@ -49,7 +49,7 @@ def xpos_radius(
     """
     require_positions(pos)
     require_even(dim)
-    _require_fading(gamma, scale_base)
+    _check_fading(gamma, scale_base)
     t = torch.arange(dim // 2, dtype=dtype, device=pos.device)
     zeta = (2 * t / dim + gamma) / (1 + gamma)  # (dim/2,)
     pos = pos.to(torch.promote_types(pos.dtype, torch.int64))  # bytes have no sign
@@ -81,7 +81,7 @@ def xpos_reach(
         >>> round(xpos_reach(torch.float16))
         3966
     """
-    _require_fading(gamma, scale_base)
+    _check_fading(gamma, scale_base)
     tiny = torch.finfo(dtype).tiny
     return scale_base * -math.log(tiny) / math.log((1 + gamma) / gamma)
 
@@ -135,8 +135,8 @@ class XPos(RoPE):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__(head_dim, base, layout=layout, device=device, dtype=dtype)
-        _require_fading(gamma, scale_base)
-        _require_centre(centre)
+        _check_fading(gamma, scale_base)
+        _check_centre(centre)
         self.gamma, self.scale_base, self.centre = gamma, scale_base, centre
 
     @classmethod
@@ -155,7 +155,7 @@ class XPos(RoPE):
     def _radius(self, x: Tensor, pos: Tensor) -> Tensor:
         require_positions(pos)
         reach = xpos_reach(x.dtype, self.gamma, self.scale_base)
-        _require_within_reach(pos, self.centre, reach, x.dtype)
+        _check_within_reach(pos, self.centre, reach, x.dtype)
         wide = torch.promote_types(x.dtype, torch.float32)
         shape = self.gamma, self.scale_base, self.centre
         return xpos_radius(pos, self.head_dim, *shape, dtype=wide)
@@ -168,20 +168,20 @@ class XPos(RoPE):
 # Checks of input
 
 
-def _require_fading(gamma: float | Tensor, scale_base: float | Tensor) -> None:
+def _check_fading(gamma: float | Tensor, scale_base: float | Tensor) -> None:
     """Radii are powers of numbers between 0 and 1. The value of a tensor is not read."""
     for name, value, default in (("gamma", gamma, 0.4), ("scale_base", scale_base, 512.0)):
         if not isinstance(value, Tensor) and not 0 < value < float("inf"):
             raise ValueError(f"{name} is {value}, but radii are real powers: use a positive number, such as {default}")
 
 
-def _require_centre(centre: float) -> None:
+def _check_centre(centre: float) -> None:
     """A centre is a position."""
     if not abs(centre) < float("inf"):
         raise ValueError(f"centre is {centre}, but it is a position: use one in the middle of those to come, such as 0")
 
 
-def _require_within_reach(pos: Tensor, centre: float, limit: float, dtype: torch.dtype) -> None:
+def _check_within_reach(pos: Tensor, centre: float, limit: float, dtype: torch.dtype) -> None:
     """Radii stay normal numbers. Positions are read only where that costs nothing."""
     if torch.compiler.is_compiling() or pos.device.type != "cpu" or pos.numel() == 0:
         return

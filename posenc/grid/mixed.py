@@ -40,7 +40,7 @@ def mixed_frequencies(
     References:
         Heo et al. (2024), RoPE-Mixed.
     """
-    _require_angles(angle)
+    _check_angles(angle)
     axial = axial_frequencies(head_dim, 2, base, dtype=angle.dtype, device=angle.device)
     cos, sin = angle.cos(), angle.sin()
     rows = torch.stack((cos, -sin)), torch.stack((sin, cos))
@@ -103,7 +103,7 @@ class MixedRoPE(GridRoPE):
         return f"{super().extra_repr()}, heads={self.freq.shape[1]}, base={self.base}"
 
 
-def _require_angles(angle: Tensor) -> None:
+def _check_angles(angle: Tensor) -> None:
     """Every head has an angle."""
     if angle.ndim != 1 or not angle.is_floating_point():
         raise ValueError(

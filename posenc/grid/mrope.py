@@ -45,7 +45,7 @@ def mrope_positions(
     """
     start, parts = 0, [torch.empty(0, 3, dtype=torch.long, device=device)]
     for span in spans:
-        _require_span(span)
+        _check_span(span)
         if isinstance(span, int):
             tokens = torch.arange(span, device=device)
             coords, extent = tokens[:, None].expand(-1, 3), span
@@ -95,7 +95,7 @@ def mrope_frequencies(
     References:
         Wang et al. (2024), section 2.1.
     """
-    _require_sections(head_dim, sections, interleaved)
+    _check_sections(head_dim, sections, interleaved)
     axes = len(sections)
     owner = [axis for axis, size in enumerate(sections) for _ in range(size)]
     if interleaved:
@@ -172,7 +172,7 @@ class MRoPE(GridRoPE):
 # Checks of input
 
 
-def _require_span(value: int | Sequence[int]) -> None:
+def _check_span(value: int | Sequence[int]) -> None:
     """A span is a number of tokens of text, or the three sizes of a box of tokens."""
     text = isinstance(value, int) and value >= 0
     box = isinstance(value, tuple | list) and len(value) == 3 and all(isinstance(n, int) and n > 0 for n in value)
@@ -183,7 +183,7 @@ def _require_span(value: int | Sequence[int]) -> None:
         )
 
 
-def _require_sections(head_dim: int, sizes: Sequence[int], interleaved: bool) -> None:
+def _check_sections(head_dim: int, sizes: Sequence[int], interleaved: bool) -> None:
     """Sections share out all pairs of a head, and if they are interleaved the pairs do not run out."""
     require_even(head_dim, "head_dim")
     pairs, axes = head_dim // 2, max(1, len(sizes))

@@ -29,7 +29,7 @@ def grid_coordinates(pos: Tensor, shape: Sequence[int]) -> Tensor:
         [[0, 0], [0, 1], [0, 2], [1, 0], [1, 1], [1, 2]]
     """
     require_positions(pos)
-    _require_sizes(shape)
+    _check_sizes(shape)
     coords = []
     for size in reversed(shape[1:]):
         coords.append(pos % size)
@@ -63,7 +63,7 @@ class Grid(Encoding):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        _require_one_place(shape, coordinates)
+        _check_one_place(shape, coordinates)
         self.shape = None if shape is None else tuple(shape)
         if isinstance(coordinates, Tensor):
             self._keep("coordinates", coordinates)
@@ -87,7 +87,7 @@ class Grid(Encoding):
         if not isinstance(table, Tensor):
             assert table is not None
             return table(pos)
-        _require_rows(pos, table)
+        _check_rows(pos, table)
         row = pos.long()[..., None]
         if table.ndim < row.ndim:  # one table for the batch
             table = table[None]
@@ -115,13 +115,13 @@ class Grid(Encoding):
 # Checks of input
 
 
-def _require_sizes(shape: Sequence[int]) -> None:
+def _check_sizes(shape: Sequence[int]) -> None:
     """A grid has a size along every axis."""
     if len(shape) == 0 or min(shape) < 1:
         raise ValueError(f"shape is {tuple(shape)}: use the sizes of the grid, 1 or more each, such as (14, 14)")
 
 
-def _require_one_place(shape: Sequence[int] | None, table: Tensor | Callable[[Tensor], Tensor] | None) -> None:
+def _check_one_place(shape: Sequence[int] | None, table: Tensor | Callable[[Tensor], Tensor] | None) -> None:
     """The places are given once, by a shape or by coordinates."""
     if (shape is None) == (table is None):
         raise ValueError(
@@ -129,12 +129,12 @@ def _require_one_place(shape: Sequence[int] | None, table: Tensor | Callable[[Te
             f"shape=(14, 14), or coordinates=mrope_positions([5, (1, 4, 4), 9])"
         )
     if shape is not None:
-        _require_sizes(shape)
+        _check_sizes(shape)
     if isinstance(table, Tensor):
         require_coordinates(table, name="coordinates")
 
 
-def _require_rows(pos: Tensor, table: Tensor) -> None:
+def _check_rows(pos: Tensor, table: Tensor) -> None:
     """A position is a row of the table (N, n) or (B, N, n). Values are not read while a compiler traces."""
     require_positions(pos)
     if pos.is_floating_point():

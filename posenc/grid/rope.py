@@ -85,7 +85,7 @@ def rotate_grid(
         >>> rotate_grid(x, torch.tensor([[0, 1]]), freq)  # row 0, column 1
         tensor([[ 1.0000,  1.0000, -0.3012,  1.3818]])
     """
-    _require_grid_rotation(x, coords, freq, layout)
+    _check_grid_rotation(x, coords, freq, layout)
     freq = freq.to(torch.promote_types(freq.dtype, torch.float32))
     coords = coords.to(freq.dtype)
     if coords.ndim == 3:  # (B, 1, L, n), since all heads share the places
@@ -128,6 +128,8 @@ class GridRoPE(Grid):
     """
 
     freq: Tensor
+    default_frequencies: Callable[..., Tensor] | None = None
+    """Makes the frequencies, unless they were given."""
 
     def __init__(
         self,
@@ -144,13 +146,12 @@ class GridRoPE(Grid):
         super().__init__(shape, coordinates=coordinates)
         require_layout(layout)
         self.head_dim, self.base, self.layout = head_dim, base, layout
-        self.default_frequencies: Callable[..., Tensor] | None = None
         if freq is None:
             if self.axes is None:
                 raise _unknown_axes(head_dim)
             make = partial(axial_frequencies, head_dim, self.axes, base)
             self.default_frequencies, freq = make, make(device=device)
-        _require_grid_frequencies(freq, head_dim, self.axes)
+        _check_grid_frequencies(freq, head_dim, self.axes)
         self._keep("freq", freq)
         self.to(device=device, dtype=dtype)
 
@@ -183,7 +184,7 @@ def _unknown_axes(head_dim: int) -> ValueError:
     )
 
 
-def _require_grid_frequencies(freq: Tensor, head_dim: int, axes: int | None) -> None:
+def _check_grid_frequencies(freq: Tensor, head_dim: int, axes: int | None) -> None:
     """Frequencies are one angle per step for each axis and pair of a head's channels."""
     require_even(head_dim, "head_dim")
     if freq.ndim not in (2, 3) or freq.shape[-1] != head_dim // 2 or axes not in (None, freq.shape[0]):
@@ -194,7 +195,7 @@ def _require_grid_frequencies(freq: Tensor, head_dim: int, axes: int | None) -> 
         )
 
 
-def _require_grid_rotation(x: Tensor, coords: Tensor, freq: Tensor, layout: str) -> None:
+def _check_grid_rotation(x: Tensor, coords: Tensor, freq: Tensor, layout: str) -> None:
     """x (..., L, d) rotates by one angle per place and pair of channels, and per head if frequencies differ."""
     require_layout(layout)
     require_coordinates(coords)
