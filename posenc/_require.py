@@ -45,6 +45,17 @@ def require_layout(value: str, name: str = "layout") -> None:
         )
 
 
+def require_rotary_dim(rotary_dim: int, head_dim: int) -> None:
+    """The rotated channels are pairs, at the front of a head."""
+    require_even(head_dim, "head_dim")
+    require_even(rotary_dim, "rotary_dim")
+    if rotary_dim > head_dim:
+        raise ValueError(
+            f"rotary_dim is {rotary_dim}, but a head has {head_dim} channels: use a smaller one, "
+            f"or None to rotate all of them"
+        )
+
+
 def require_positions(pos: Tensor, x: Tensor | None = None, name: str = "pos") -> None:
     """Positions are (L,), or (B, L) if sequences of the batch differ: one for each vector of x (B, ..., L, d)."""
     if pos.dtype == torch.bool or pos.is_complex():

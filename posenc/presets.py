@@ -1,56 +1,68 @@
-"""RoPE as published models have it, by name: `preset("llama-3.1-8b")`. Every entry says where it was read."""
+"""RoPE as published models have it, by name: `preset("llama-3.1-8b")`.
 
-from collections.abc import Callable
+Every entry says where it was read.
+"""
+
+import difflib
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
-import torch
-
-from posenc import _check, scaling
+from posenc.layout import Layout
 from posenc.rope import RoPE
-from posenc.sinusoidal import frequencies
 
 
 @dataclass(frozen=True)
 class Preset:
-    """What a model's RoPE is made of. Layouts are those of the weights on the Hugging Face Hub.
+    """The rotation of a published model, in the words of its configuration.
 
-    `scaling` takes frequencies(rotary_dim, base) to those of the model. Where they depend on the length
-    as well, `by_length`, it takes that as a second argument.
+    Args:
+        source: Where it was read.
+        head_dim: Channels of a head.
+        base: `rope_theta`.
+        rotary_dim: Channels of a head that rotate; None: all of them.
+        layout: The layout of the weights on the Hugging Face Hub.
+        rope_scaling: As in config.json, or None: `RoPE.from_config` says what is
+            understood.
+        note: Which layers or channels it is for, and what the model's attention does
+            besides.
     """
 
     source: str
     head_dim: int = 128
     base: float = 10_000.0
     rotary_dim: int | None = None
-    layout: str = "half"
-    scaling: Callable[..., torch.Tensor] | None = None
-    by_length: bool = False
-    attention_factor: float = 1.0
+    layout: Layout = "half"
+    rope_scaling: Mapping[str, Any] | None = None
     note: str = ""
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """The keys of a config.json that this preset stands for."""
+        return {
+            "head_dim": self.head_dim,
+            "rotary_dim": self.rotary_dim,
+            "rope_theta": self.base,
+            "rope_scaling": self.rope_scaling,
+        }
 
 
 def preset(name: str) -> RoPE:
-    """A RoPE for q and k as the projections of a published checkpoint make them, head by head.
+    """The RoPE of a published model, for the queries and keys of its checkpoint.
 
-    Raises ValueError with the nearest names, if there is no such preset. What a model built on the meta
-    device would lose is computed on the CPU.
+    Args:
+        name: A key of `PRESETS`.
+
+    Raises:
+        ValueError: If there is no such preset. The message has the nearest names.
+
+    Example:
+        >>> preset("llama-3.1-8b")
+        RoPE(head_dim=128, freq=<Tensor>, layout='half')
     """
-    _check.known(name, list(PRESETS))
-    made = PRESETS[name]
-    freq: Any = None
-    if made.scaling is not None:
-        freq = frequencies(made.rotary_dim or made.head_dim, made.base, device=torch.device("cpu"))
-        freq = partial(made.scaling, freq) if made.by_length else made.scaling(freq)
-    return RoPE(
-        made.head_dim,
-        made.base,
-        layout=made.layout,
-        freq=freq,
-        rotary_dim=made.rotary_dim,
-        attention_factor=made.attention_factor,
-    )
+    _check_known(name)
+    found = PRESETS[name]
+    return RoPE.from_config(found.config, layout=found.layout)
 
 
 def _numbers(text: str) -> tuple[float, ...]:
@@ -78,10 +90,11 @@ PHI_4_LONG = _numbers("""
 """)
 
 LITGPT = "Lightning-AI/litgpt, litgpt/config.py, after the config.json of "
-LLAMA3_1 = partial(scaling.llama3, factor=8.0)
-LLAMA3_2 = partial(scaling.llama3, factor=32.0)
-BY_CODE = partial(scaling.yarn, trained=4096, form="code")
-PHI_FACTOR = scaling.longrope_attention_factor(131_072 / 4096, 4096)
+AT_8192 = {"original_max_position_embeddings": 8192, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
+LLAMA3_1 = {"rope_type": "llama3", "factor": 8.0, **AT_8192}
+LLAMA3_2 = {"rope_type": "llama3", "factor": 32.0, **AT_8192}
+YARN = {"rope_type": "yarn", "original_max_position_embeddings": 4096}
+LONGROPE = {"rope_type": "longrope", "factor": 32.0, "original_max_position_embeddings": 4096}
 IN_LOCAL_LAYERS, IN_GLOBAL_LAYERS = "in layers with a sliding window", "in layers without a window"
 
 PRESETS = {
@@ -95,18 +108,18 @@ PRESETS = {
     "codellama-7b": Preset(LITGPT + "codellama/CodeLlama-7b-hf", base=1_000_000.0),
     "yarn-llama-2-7b-64k": Preset(
         "jquesnelle/yarn, train.sh, finetune.py and scaled_rope/LlamaYaRNScaledRotaryEmbedding.py",
-        scaling=partial(BY_CODE, factor=16.0), attention_factor=scaling.yarn_attention_factor(16.0),
+        rope_scaling={**YARN, "factor": 16.0},
     ),
     "yarn-llama-2-7b-128k": Preset(
         "jquesnelle/yarn, train.sh, finetune.py and scaled_rope/LlamaYaRNScaledRotaryEmbedding.py",
-        scaling=partial(BY_CODE, factor=32.0), attention_factor=scaling.yarn_attention_factor(32.0),
+        rope_scaling={**YARN, "factor": 32.0},
     ),
     "llama-3-8b": Preset(LITGPT + "meta-llama/Meta-Llama-3-8B", base=500_000.0),
-    "llama-3.1-8b": Preset(LITGPT + "meta-llama/Meta-Llama-3.1-8B", base=500_000.0, scaling=LLAMA3_1),
-    "llama-3.1-70b": Preset(LITGPT + "meta-llama/Meta-Llama-3.1-70B", base=500_000.0, scaling=LLAMA3_1),
-    "llama-3.1-405b": Preset(LITGPT + "meta-llama/Meta-Llama-3.1-405B", base=500_000.0, scaling=LLAMA3_1),
-    "llama-3.2-1b": Preset(LITGPT + "meta-llama/Llama-3.2-1B", 64, base=500_000.0, scaling=LLAMA3_2),
-    "llama-3.2-3b": Preset(LITGPT + "meta-llama/Llama-3.2-3B", base=500_000.0, scaling=LLAMA3_2),
+    "llama-3.1-8b": Preset(LITGPT + "meta-llama/Meta-Llama-3.1-8B", base=500_000.0, rope_scaling=LLAMA3_1),
+    "llama-3.1-70b": Preset(LITGPT + "meta-llama/Meta-Llama-3.1-70B", base=500_000.0, rope_scaling=LLAMA3_1),
+    "llama-3.1-405b": Preset(LITGPT + "meta-llama/Meta-Llama-3.1-405B", base=500_000.0, rope_scaling=LLAMA3_1),
+    "llama-3.2-1b": Preset(LITGPT + "meta-llama/Llama-3.2-1B", 64, base=500_000.0, rope_scaling=LLAMA3_2),
+    "llama-3.2-3b": Preset(LITGPT + "meta-llama/Llama-3.2-3B", base=500_000.0, rope_scaling=LLAMA3_2),
     "mistral-7b-v0.1": Preset(LITGPT + "mistralai/Mistral-7B-v0.1"),
     "mixtral-8x7b-v0.1": Preset(LITGPT + "mistralai/Mixtral-8x7B-v0.1", base=1_000_000.0),
     "qwen2.5-7b": Preset(LITGPT + "Qwen/Qwen2.5-7B", base=1_000_000.0),
@@ -118,33 +131,38 @@ PRESETS = {
     "gemma-3-27b-local": Preset(LITGPT + "google/gemma-3-27b-it", note=IN_LOCAL_LAYERS),
     "gemma-3-27b-global": Preset(
         LITGPT + "google/gemma-3-27b-it",
-        base=1_000_000.0, scaling=partial(scaling.interpolate, factor=8.0), note=IN_GLOBAL_LAYERS,
+        base=1_000_000.0, rope_scaling={"rope_type": "linear", "factor": 8.0}, note=IN_GLOBAL_LAYERS,
     ),
     "gemma-4-local": Preset("transformers, Gemma4TextConfig", 256, note=IN_LOCAL_LAYERS),
     "gemma-4-global": Preset(
         "transformers, Gemma4TextConfig",
-        512, base=1_000_000.0, scaling=partial(scaling.p_rope, fraction=0.25), note=IN_GLOBAL_LAYERS,
+        512, base=1_000_000.0, note=IN_GLOBAL_LAYERS,
+        rope_scaling={"rope_type": "proportional", "partial_rotary_factor": 0.25},
     ),
     "phi-2": Preset(LITGPT + "microsoft/phi-2", 80, rotary_dim=32),
     "phi-3.5-mini": Preset(
         "microsoft/Phi-3.5-mini-instruct, config.json, as quoted in several repositories",
-        96, by_length=True, attention_factor=PHI_FACTOR,
-        scaling=partial(scaling.longrope, short=PHI_3_5_SHORT, long=PHI_3_5_LONG, trained=4096),
+        96, rope_scaling={**LONGROPE, "short_factor": PHI_3_5_SHORT, "long_factor": PHI_3_5_LONG},
     ),
     "phi-4-mini": Preset(
         "microsoft/Phi-4-mini-instruct, config.json, as quoted in several repositories",
-        128, rotary_dim=96, by_length=True, attention_factor=PHI_FACTOR,
-        scaling=partial(scaling.longrope, short=(1.0,) * 48, long=PHI_4_LONG, trained=4096),
+        128, rotary_dim=96, rope_scaling={**LONGROPE, "short_factor": (1.0,) * 48, "long_factor": PHI_4_LONG},
     ),
     "deepseek-v3": Preset(
         "deepseek-ai/DeepSeek-V3, config.json, as quoted in several repositories; transformers, DeepseekV3Config",
-        64, layout="interleaved", scaling=partial(BY_CODE, factor=40.0),
+        64, layout="interleaved", rope_scaling={**YARN, "factor": 40.0, "mscale": 1.0, "mscale_all_dim": 1.0},
         note="for the 64 channels of each head that carry position, beside 128 that do not; the attention factor is "
         "in the scores of all 192, attend(scale=yarn_attention_factor(40) ** 2 / 192**0.5)",
     ),
     "gpt-oss-20b": Preset(
         "openai/gpt-oss-20b, config.json, as quoted in several repositories; openai/gpt-oss, gpt_oss/torch/model.py",
-        64, base=150_000.0, scaling=partial(BY_CODE, factor=32.0, truncate=False),
-        attention_factor=scaling.yarn_attention_factor(32.0),
+        64, base=150_000.0, rope_scaling={**YARN, "factor": 32.0, "truncate": False},
     ),
 }  # fmt: skip
+
+
+def _check_known(name: str) -> None:
+    """An unknown name is often nearly a known one."""
+    if name not in PRESETS:
+        near = difflib.get_close_matches(name.lower(), PRESETS, n=5, cutoff=0.5) or sorted(PRESETS)
+        raise ValueError(f"there is no preset {name!r}: use {', '.join(map(repr, near))}")

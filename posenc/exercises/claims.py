@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from posenc.exercises.attempt import Attempt, brief, expect
+from posenc.layout import Layout
 from posenc.rope import rotate
 from posenc.sinusoidal import frequencies, sinusoidal
 
@@ -28,7 +29,7 @@ class Turn:
         return f"<{self.name}>"
 
 
-def _rope(base: float = 10_000.0, layout: str = "interleaved") -> Callable[[Tensor, Tensor], Tensor]:
+def _rope(base: float = 10_000.0, layout: Layout = "interleaved") -> Callable[[Tensor, Tensor], Tensor]:
     freq = frequencies(DIM, base, dtype=torch.float64)
     return lambda x, pos: rotate(x, pos, freq, layout=layout)
 

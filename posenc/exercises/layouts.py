@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from posenc.exercises.attempt import Attempt, close, draw, expect
+from posenc.layout import Layout
 from posenc.rope import rotate
 from posenc.sinusoidal import frequencies
 
@@ -19,7 +20,7 @@ def _weight(heads: int, kv_heads: int, head_dim: int) -> Tensor:
     return draw((heads + 2 * kv_heads) * head_dim, WIDTH, seed=head_dim + heads)
 
 
-def _scores(weight: Tensor, heads: int, kv_heads: int, head_dim: int, rotary_dim: int, layout: str) -> Tensor:
+def _scores(weight: Tensor, heads: int, kv_heads: int, head_dim: int, rotary_dim: int, layout: Layout) -> Tensor:
     """Scores of twelve random tokens, (heads, 12, 12), from the rows of queries and keys."""
     x = draw(12, WIDTH, seed=1)
     pos, freq = torch.arange(5, 17), frequencies(rotary_dim, dtype=torch.float64)

@@ -6,27 +6,71 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor, nn
 
-from posenc import _check
+from posenc._require import require_heads
 from posenc.grid.rope import GridRoPE, axial_frequencies
+from posenc.layout import Layout
 
 
-def mixed_frequencies(head_dim: int, angle: Tensor, base: float | Tensor = 10.0) -> Tensor:
-    """Axial frequencies of a grid that is turned, by an angle of its own for every head.
+def mixed_frequencies(
+    head_dim: int,
+    angle: Tensor,
+    base: float | Tensor = 10.0,
+) -> Tensor:
+    """Axial frequencies of a grid that each head turns by an angle.
 
-    angle (H,), in radians -> (2, H, head_dim/2). Learning begins there, with random angles. Raises
-    ValueError if head_dim is no multiple of 4. Heo et al. (2024), RoPE-Mixed.
+    Learning begins with them, at random angles.
+
+    Args:
+        head_dim: Channels of a head, a multiple of 4.
+        angle: Radians, (H,), in floating point.
+        base: b of `axial_frequencies`.
+
+    Returns:
+        The frequencies, (2, H, head_dim/2), in radians per step, with angle's dtype and
+        device.
+
+    Raises:
+        ValueError: If head_dim is no multiple of 4, or angle has another shape.
+
+    Example:
+        >>> mixed_frequencies(4, torch.tensor([0.0, torch.pi / 4]))[:, 1]
+        tensor([[ 0.7071, -0.7071],
+                [ 0.7071,  0.7071]])
+
+    References:
+        Heo et al. (2024), RoPE-Mixed.
     """
-    _check.head_angles(angle)
+    _check_angles(angle)
     axial = axial_frequencies(head_dim, 2, base, dtype=angle.dtype, device=angle.device)
     cos, sin = angle.cos(), angle.sin()
-    turned = torch.stack((torch.stack((cos, -sin)), torch.stack((sin, cos))))  # (2, 2, H)
+    rows = torch.stack((cos, -sin)), torch.stack((sin, cos))
+    turned = torch.stack(rows)  # (2, 2, H)
     return (turned[..., None] * axial[:, None]).sum(1)  # (2, H, d/2)
 
 
 class MixedRoPE(GridRoPE):
-    """Every head learns how fast each pair turns along a row and along a column, and so in which direction.
+    """Every head learns how fast each pair rotates along rows and along columns.
 
-    `heads` is the number of heads that keys have; several of a query's may share one.
+    Args:
+        head_dim: Channels of a head, d, a multiple of 4.
+        heads: Number of heads of the keys. Several heads of the queries may share one.
+        shape: The sizes (H, W) of a grid, unless coordinates are given.
+        base: b of the frequencies at initialisation.
+        coordinates: A table (N, 2) or (B, N, 2), or a function from pos to (..., L, 2).
+        layout: A pair is channels 2t and 2t+1 ("interleaved"), or t and t + d/2
+            ("half").
+        device, dtype: Of the learned frequencies.
+
+    Raises:
+        ValueError: If head_dim is no multiple of 4, or another argument does not fit.
+
+    Example:
+        >>> rope = MixedRoPE(64, 8, (3, 4))
+        >>> rope.freq.shape
+        torch.Size([2, 8, 32])
+
+    References:
+        Heo et al. (2024), RoPE-Mixed.
     """
 
     def __init__(
@@ -37,12 +81,16 @@ class MixedRoPE(GridRoPE):
         base: float = 10.0,
         *,
         coordinates: Tensor | Callable[[Tensor], Tensor] | None = None,
-        layout: str = "interleaved",
+        layout: Layout = "interleaved",
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
     ) -> None:
-        _check.head_count(heads)
-        freq = nn.Parameter(mixed_frequencies(head_dim, torch.zeros(heads), base))  # (2, H, d/2)
-        super().__init__(head_dim, shape, coordinates=coordinates, freq=freq, layout=layout)
-        self.base = base
+        require_heads(heads)
+        axial = mixed_frequencies(head_dim, torch.zeros(heads, device=device), base)
+        super().__init__(
+            head_dim, shape, base, coordinates=coordinates, layout=layout,
+            freq=nn.Parameter(axial), device=device, dtype=dtype,  # freq (2, H, d/2)
+        )  # fmt: skip
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -50,3 +98,15 @@ class MixedRoPE(GridRoPE):
         angle = 2 * math.pi * torch.rand(self.freq.shape[1], device=self.freq.device)
         with torch.no_grad():
             self.freq.copy_(mixed_frequencies(self.head_dim, angle, self.base))
+
+    def extra_repr(self) -> str:
+        return f"{super().extra_repr()}, heads={self.freq.shape[1]}, base={self.base}"
+
+
+def _check_angles(angle: Tensor) -> None:
+    """Every head has an angle."""
+    if angle.ndim != 1 or not angle.is_floating_point():
+        raise ValueError(
+            f"angle has shape {tuple(angle.shape)}, {angle.dtype}: use one for each head, in radians, "
+            f"such as 2 * torch.pi * torch.rand(heads)"
+        )
