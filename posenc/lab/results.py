@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-import posenc
+from posenc._version import __version__
 from posenc.lab.config import EXPERIMENTS, Run
 from posenc.lab.corpus import Corpus
 
@@ -98,7 +98,7 @@ def provenance(corpus: Corpus, device: str) -> dict[str, Any]:
         "commit": commit(),
         "device": name,
         "threads": torch.get_num_threads(),
-        "posenc": posenc.__version__,
+        "posenc": __version__,
         "torch": torch.__version__,
         "python": platform.python_version(),
         "date": datetime.now(UTC).date().isoformat(),
