@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from posenc import grid, presets, scaling
 from posenc._properties import WISHES, compare, properties
-from posenc._version import __version__
+from posenc._version import __version__ as __version__
 from posenc.alibi import ALiBi, alibi, alibi_slopes
 from posenc.attention import Masks, attend, attention, attention_scores, attention_weights
 from posenc.cache import KVCache, sliding_window

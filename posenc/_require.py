@@ -7,6 +7,7 @@ and a comparison would freeze them, so checks of sizes are skipped then.
 from __future__ import annotations
 
 from collections.abc import Sequence
+
 import torch
 from torch import Tensor, nn
 
