@@ -2,25 +2,38 @@
 
 PYTHON ?= python3
 TORCH_INDEX ?=
+CONSTRAINTS ?= constraints.txt
 PORT ?= 8000
 
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip install --disable-pip-version-check --constraint constraints.txt \
+PIP := $(BIN)/python -m pip install --disable-pip-version-check --constraint $(CONSTRAINTS) \
        $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX))
-# matplotlib's settings and its list of fonts are the clone's own, whatever the reader has
-export MPLCONFIGDIR := $(abspath _build/matplotlib)
-SET := pyproject.toml constraints.txt hatch_build.py package-lock.json
+# Settings, lists of fonts and running kernels are the clone's own: the reader's are left alone, and a home may be
+# read-only. (Not abspath: it would stumble over a space.)
+export MPLCONFIGDIR := $(CURDIR)/_build/matplotlib
+export JUPYTER_RUNTIME_DIR := $(CURDIR)/_build/jupyter_runtime
+SET := pyproject.toml $(CONSTRAINTS) hatch_build.py package-lock.json
+# $(call install,book) installs an extra, unless what is installed was installed from the same files. So a new date on
+# a file, as a change of branches brings, asks for no network.
+install = cksum $(SET) 2>/dev/null | cmp -s - $@ || { \
+    echo "installing the package and what [$(1)] needs (a few minutes the first time)"; \
+    $(PIP) --editable ".[$(1)]" || { \
+      echo "pip could not install what [$(1)] needs. It needs a network the first time, and when one of $(SET) changed." >&2; \
+      exit 1; }; }; \
+  cksum $(SET) > $@
 HTML := _build/html/index.html
 
 .DEFAULT_GOAL := help
-.PHONY: help book serve test check notebooks checked mutants bench clean front chromium
+.PHONY: help book serve test check alone random scheme notebooks checked mutants bench clean front chromium
 
 help:
 	@echo "make book       build the book into _build/html"
 	@echo "make serve      serve the built book on http://localhost:$(PORT)"
 	@echo "make test       run every test: units, notebooks, the book in a browser"
-	@echo "make check      lint and check types"
+	@echo "make check      lint, check types, and check who imports whom"
+	@echo "make alone      run each file of tests by itself; make random runs them all in random order"
+	@echo "make scheme     begin a new scheme: make scheme NAME=kerple (CONTRIBUTING.md says how it goes on)"
 	@echo "make notebooks  execute the notebooks from a clean kernel and store them in normal form"
 	@echo "make checked    compute the first two tables of the page \"How the package is checked\" anew, and keep them"
 	@echo "make mutants    make deliberate mistakes in the schemes, and see whether a test notices (half an hour)"
@@ -29,6 +42,7 @@ help:
 	@echo
 	@echo "PYTHON=python3.12      the interpreter that .venv is made with, 3.11 or newer"
 	@echo "TORCH_INDEX=https://…  where pip also looks for torch, such as https://download.pytorch.org/whl/cpu"
+	@echo "CONSTRAINTS=FILE       the versions that pip may install; /dev/null for the newest of all"
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -37,14 +51,10 @@ $(BIN)/python:
 	  { rm -rf $(VENV); echo "$(PYTHON) cannot make a virtual environment: on Debian, install python3-venv" >&2; exit 1; }
 
 $(VENV)/.book: $(BIN)/python $(SET)
-	@echo "installing the package and what builds the book (a few minutes the first time)"
-	@$(PIP) --editable ".[book]"
-	@touch $@
+	@$(call install,book)
 
 $(VENV)/.test: $(VENV)/.book
-	@echo "installing what the tests need"
-	@$(PIP) --editable ".[test]"
-	@touch $@
+	@$(call install,test)
 
 front: $(VENV)/.book
 	@$(BIN)/python hatch_build.py
@@ -86,6 +96,22 @@ check: $(VENV)/.test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+
+# Each file of tests in a process of its own: none may lean on what another leaves behind.
+alone: book $(VENV)/.test
+	@failed=; for file in tests/test_*.py; do \
+	  echo "$$file"; $(BIN)/python -m pytest -q "$$file" || failed="$$failed $$file"; \
+	done; \
+	test -z "$$failed" || { echo "failed alone:$$failed" >&2; exit 1; }
+
+# In random order; SEED=… repeats one, and a run prints its own.
+random: book $(VENV)/.test
+	@$(BIN)/python -m pytest -p randomly $(if $(SEED),--randomly-seed=$(SEED)) tests
+
+scheme: $(VENV)/.test
+	@test -n "$(NAME)" || { echo "Name the scheme: make scheme NAME=kerple" >&2; exit 1; }
+	@$(BIN)/python tests/scheme.py "$(NAME)" $(if $(TITLE),--title "$(TITLE)") $(if $(PART),--part "$(PART)")
 
 notebooks: $(VENV)/.test
 	@$(BIN)/python tests/normalise.py
@@ -94,8 +120,7 @@ checked: $(VENV)/.test
 	@$(BIN)/python -m pytest -q --keep tests/test_contract.py tests/test_conformance.py
 
 $(VENV)/.mutants: $(VENV)/.test
-	@$(PIP) --editable ".[mutants]"
-	@touch $@
+	@$(call install,mutants)
 
 mutants: $(VENV)/.mutants front
 	@$(BIN)/python tests/mutants.py
@@ -106,5 +131,5 @@ bench: $(VENV)/.test front chromium
 	@$(BIN)/python tests/bench/explore.py
 
 clean:
-	rm -rf _build mutants posenc/_explore/static node_modules .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf _build mutants posenc/_explore/static node_modules .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find chapters posenc tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from posenc import grid, presets, scaling
 from posenc._properties import WISHES, compare, properties
+from posenc._version import __version__ as __version__
 from posenc.alibi import ALiBi, alibi, alibi_slopes
 from posenc.attention import Masks, attend, attention, attention_scores, attention_weights
 from posenc.cache import KVCache, sliding_window
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from posenc import plot
     from posenc._explore import Panel, explore, logarithmic
 
-__version__ = "0.1.0"
 __all__ = [
     "ENCODINGS", "SCHEMES", "WISHES", "ALiBi", "Config", "DistanceAware", "Encoding", "Heatmap", "KVCache",
     "Learned", "Lines", "Masks", "Memory", "NoPE", "Panel", "Plane", "Readout", "RoPE", "Scheme", "Shaw",

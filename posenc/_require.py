@@ -7,13 +7,9 @@ and a comparison would freeze them, so checks of sizes are skipped then.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor
-
-if TYPE_CHECKING:
-    from posenc.encoding import Encoding
+from torch import Tensor, nn
 
 LAYOUTS = ("interleaved", "half")
 
@@ -102,7 +98,7 @@ def require_heads(value: int) -> None:
         raise ValueError(f"heads is {value}: use the number of attention heads, 1 or more")
 
 
-def require_same_heads(encoding: Encoding, heads: int, q: Tensor) -> None:
+def require_same_heads(encoding: nn.Module, heads: int, q: Tensor) -> None:
     """An encoding with one parameter per head meets queries with as many heads."""
     if not torch.compiler.is_exporting() and q.shape[1] != heads:
         name = type(encoding).__name__

@@ -16,6 +16,8 @@ ROOT = Path(__file__).resolve().parents[1]
 #: Where a library's name is found: in a module's text.
 LIBRARIES = (
     "transformers.modeling_rope_utils", "transformers.models.bert.configuration_bert",
+    "transformers.models.bert.modeling_bert", "transformers.models.gpt2.modeling_gpt2",
+    "transformers.models.smollm3.configuration_smollm3",
     "transformers.models.gpt2.configuration_gpt2", "transformers.models.gptj.configuration_gptj",
     "transformers.models.gptj.modeling_gptj", "transformers.models.llama.configuration_llama",
     "transformers.models.llama.modeling_llama", "transformers.models.t5.configuration_t5",

@@ -5,13 +5,13 @@ import os
 import platform
 import subprocess
 from datetime import UTC, datetime
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from posenc._atomic import atomic
+from posenc._version import __version__
 from posenc.lab.config import EXPERIMENTS, Run
 from posenc.lab.corpus import Corpus
 
@@ -94,19 +94,11 @@ def provenance(corpus: Corpus, device: str) -> dict[str, Any]:
         "commit": commit(),
         "device": name,
         "threads": torch.get_num_threads(),
-        "posenc": version(),
+        "posenc": __version__,
         "torch": torch.__version__,
         "python": platform.python_version(),
         "date": datetime.now(UTC).date().isoformat(),
     }
-
-
-def version() -> str:
-    """The version of the installed package; empty if it runs from its sources without being installed."""
-    try:
-        return metadata.version("posenc")
-    except metadata.PackageNotFoundError:
-        return ""
 
 
 def commit() -> str:

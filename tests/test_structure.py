@@ -1,0 +1,63 @@
+"""What the parts need of one another, tried without the rest; `lint-imports` in `make check` reads who imports whom."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+import posenc
+
+ROOT = Path(__file__).resolve().parents[1]
+HEATMAP = "plot.heatmap(torch.eye(4), x='key', y='query', alt='a diagonal').svg()"
+
+
+@pytest.fixture(scope="module")
+def unbundled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the package as git has it: without what `hatch_build.py` makes."""
+    home = tmp_path_factory.mktemp("unbundled")
+    left_out = shutil.ignore_patterns("static", "lab", "__pycache__")
+    shutil.copytree(ROOT / "posenc", home / "posenc", ignore=left_out)
+    return home
+
+
+def run(program: str, home: Path) -> subprocess.CompletedProcess[str]:
+    surroundings = {**os.environ, "PYTHONPATH": str(home)}
+    return subprocess.run([sys.executable, "-c", program], cwd=home, env=surroundings,
+                          capture_output=True, text=True, timeout=120)  # fmt: skip
+
+
+def test_a_picture_needs_neither_the_bundle_nor_anywidget(unbundled: Path) -> None:
+    program = f"""
+import sys, torch
+sys.modules["anywidget"] = sys.modules["ipywidgets"] = None  # importing one of them would fail
+import posenc.plot
+from posenc import RoPE, plot, properties
+assert posenc.__file__.startswith({str(unbundled)!r})
+print({HEATMAP}[:4])
+print(properties(RoPE(16))["unique"].figure())
+assert not any(name.startswith("posenc._explore") for name in sys.modules)
+"""
+    done = run(program, unbundled)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("<svg\nPicture:")
+
+
+def test_explore_without_the_bundle_says_how_to_make_it(unbundled: Path) -> None:
+    done = run("import posenc, torch\nposenc.explore(lambda n: torch.eye(n), posenc.Heatmap(), n=(1, 9))", unbundled)
+    last = done.stderr.strip().splitlines()[-1]
+    assert done.returncode == 1
+    assert last.startswith("ImportError")
+    assert "python hatch_build.py" in last
+
+
+def test_the_version_is_the_one_that_is_cited_and_told() -> None:
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    newest = re.search(r"^## \[(\d+\.\d+\.\d+)\] - (\S+)$", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.M)
+    assert newest is not None
+    assert posenc.__version__ == cited["version"] == newest[1]
+    assert str(cited["date-released"]) == newest[2]
