@@ -641,6 +641,16 @@ def test_dropout_is_for_training_only():
     assert torch.equal(block(x, pos, pos, NoPE(), None, None, None), x)
 
 
+def test_position_is_dropped_with_the_token():
+    model, tokens, entered = Transformer(**SIZES, encoding="sinusoidal", dropout=0.5), draw(), []
+    model.blocks[0].register_forward_pre_hook(lambda block, given: entered.append(given[0]))
+    model(tokens), model.eval()(tokens)
+    dropped, whole = entered
+    kept = dropped != 0
+    assert 0.3 < kept.double().mean() < 0.7
+    close(dropped[kept], 2 * whole[kept])
+
+
 def test_it_learns_to_copy():
     torch.manual_seed(0)
     model = Transformer(8, layers=2, model_dim=32, heads=2, encoding="rope")
