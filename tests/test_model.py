@@ -1,6 +1,7 @@
 """posenc.model: one transformer for all encodings; it is the same cached, padded, packed, windowed and compiled."""
 
 import math
+from functools import partial
 
 import pytest
 import torch
@@ -11,10 +12,12 @@ import posenc
 from posenc import ENCODINGS, ALiBi, Encoding, KVCache, NoPE, RoPE, Sinusoidal, T5Bias
 from posenc.memory import Memory
 from posenc.model import Transformer
+from tests import helpers
 
 LAYERS, HEADS, MODEL, HIDDEN, VOCABULARY, LENGTH = 2, 2, 8, 12, 11, 9
 SIZES = dict(vocabulary=VOCABULARY, layers=LAYERS, model_dim=MODEL, heads=HEADS, hidden=HIDDEN, length=40)
 every = pytest.mark.parametrize("name", ENCODINGS)
+close = partial(helpers.close, atol=1e-10)
 
 
 def make(name: str | Encoding, **options) -> Transformer:
@@ -27,10 +30,6 @@ def make(name: str | Encoding, **options) -> Transformer:
 
 def draw(batch: int = 2, length: int = LENGTH) -> Tensor:
     return torch.randint(VOCABULARY, (batch, length))
-
-
-def close(found: Tensor, expected: Tensor, atol: float = 1e-10) -> None:
-    torch.testing.assert_close(found, expected, rtol=0, atol=atol)
 
 
 def in_chunks(model: Transformer, tokens: Tensor, sizes: list[int], mask: Tensor | None = None) -> Tensor:
