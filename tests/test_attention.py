@@ -332,6 +332,21 @@ def test_backends_refuse_what_they_cannot_serve():
         attend(q, k, v, NoPE(), *pos, backend="flash")
 
 
+def test_a_block_that_one_head_hides_is_looked_at_for_the_others(device, monkeypatch):
+    """A mask (H, Lq, Lk) has heads too. A CPU looks at all blocks anyhow, so their list is compared as well."""
+    from torch.nn.attention import flex_attention
+
+    made, create = [], flex_attention.create_block_mask
+    monkeypatch.setattr(flex_attention, "create_block_mask", lambda *a, **o: made.append(create(*a, **o)) or made[-1])
+    q, k, v = tensors(4, 256, 2, 2, torch.float32, device, dim=16, dim_v=16)
+    mask = torch.ones(2, 4, 256, dtype=torch.bool, device=device)
+    mask[0, :, :128] = False
+    pos = torch.arange(252, 256, device=device), torch.arange(256, device=device)
+    found, expected = (attend(q, k, v, NoPE(), *pos, mask=mask, backend=backend) for backend in ("flex", "dense"))
+    torch.testing.assert_close(found, expected, rtol=0, atol=2e-2 if device == "cuda" else 1e-5)
+    assert [row[0] for row in made[0].to_dense()[0].tolist()] == [[0, 1], [1, 1]]
+
+
 def test_flex_refuses_gradients_on_a_cpu():
     q, k, v = tensors()
     pos = POSITIONS["shared"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import importlib.util
+import os
 import re
 import subprocess
 from collections.abc import Callable
@@ -300,8 +301,26 @@ def test_an_edit_in_the_package_changes_the_key(
     keys.append(extension.key())
     (tmp_path / "posenc/results.json").write_text("{}", encoding="utf-8")  # which chapters read
     keys.append(extension.key())
+    for weights in (b"one", b"two"):  # which pages show
+        (tmp_path / "posenc/weights.safetensors").write_bytes(weights)
+        keys.append(extension.key())
     assert keys[0] == keys[1]
-    assert len(set(keys)) == 4
+    assert len(set(keys)) == 6
+
+
+def test_the_present_cache_and_the_newest_others_are_kept(
+    extension: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(extension, "ROOT", tmp_path)
+    home, present = tmp_path / ".jupyter_cache", extension.key()
+    for age, name in enumerate((*"abcdef", present)):  # a is the newest, the present one the oldest
+        (home / name).mkdir(parents=True)
+        os.utime(home / name, (1e9 - age, 1e9 - age))
+    config = SimpleNamespace()
+    extension.cache(SimpleNamespace(outdir=tmp_path / "html"), config)
+    assert config.nb_execution_cache_path == str(home / present)
+    others = list("abcdef")[: extension.CACHES_KEPT - 1]
+    assert sorted(path.name for path in home.iterdir()) == sorted([present, *others])
 
 
 def test_a_build_with_warnings_is_not_taken_for_done(extension: ModuleType, tmp_path: Path) -> None:

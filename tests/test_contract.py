@@ -26,6 +26,7 @@ from posenc import (
 )
 from posenc.grid import GridRoPE, GridSinusoidal, MixedRoPE, MRoPE, mrope_positions
 from posenc.scaling import yarn, yarn_attention_factor
+from tests.helpers import close
 
 BATCH, HEADS, DIM, LENGTH = 2, 4, 8, 12
 MODEL = HEADS * DIM
@@ -119,10 +120,6 @@ def layer(name: str) -> Layer:
 @pytest.fixture
 def x() -> Tensor:
     return torch.randn(BATCH, LENGTH, MODEL, dtype=torch.float64)
-
-
-def close(found: Tensor, expected: Tensor, atol: float = 1e-12) -> None:
-    torch.testing.assert_close(found, expected, rtol=0, atol=atol)
 
 
 @check("cached = full")

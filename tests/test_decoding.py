@@ -109,6 +109,7 @@ def test_sampling_is_reproducible_and_follows_the_temperature():
     (dict(top_p=0.3), [0, 1, 0, 0]),
     (dict(top_p=1.0), [0.1, 0.4, 0.2, 0.3]),
     (dict(top_k=3, top_p=0.5), [0, 4 / 7, 0, 3 / 7]),
+    (dict(top_k=3, top_p=0.42), [0, 1, 0, 0]),  # of the three that are left, one has 4 / 9
     (dict(temperature=0.0), [0, 1, 0, 0]),
 ])  # fmt: skip
 def test_tokens_are_drawn_as_often_as_their_probability_says(options, expected):

@@ -17,6 +17,15 @@ CHAPTERS = Path(__file__).parents[1] / "chapters"
 CASES = [(name, number) for name in sorted(WRONG) for number in range(len(WRONG[name]))]
 
 
+MODULES = {
+    path.stem: importlib.import_module(f"posenc.exercises.{path.stem}")
+    for path in Path(exercises.__file__).parent.glob("*.py")
+    if path.stem not in ("__init__", "attempt")
+}
+OF_CHAPTER = {stem: list(module.EXERCISES) for stem, module in MODULES.items()}
+INVARIANTS = {name: found for module in MODULES.values() for name, found in module.EXERCISES.items()}
+
+
 def test_every_exercise_has_a_solution_and_a_mistake() -> None:
     assert sorted(SOLUTIONS) == sorted(WRONG) == exercises.names()
 
@@ -26,6 +35,15 @@ def test_the_solution_passes(name: str) -> None:
     verdict = exercises.check(name, SOLUTIONS[name])
     assert verdict, str(verdict)
     assert re.fullmatch(rf"{name}: (the property holds|both properties hold|all \d+ properties hold)", repr(verdict))
+
+
+@pytest.mark.parametrize("name", sorted(WRONG))
+def test_every_property_is_the_one_that_some_mistake_breaks(name: str) -> None:
+    """A property that no mistake reaches may be emptied, or loosened, and nobody would notice."""
+    properties = [words for words, _ in INVARIANTS[name]]
+    meant = [[words for words in properties if property_ in words] for _, property_ in WRONG[name]]
+    assert all(len(words) == 1 for words in meant), meant
+    assert {words for (words,) in meant} == set(properties)
 
 
 @pytest.mark.parametrize(("name", "number"), CASES)
@@ -50,13 +68,6 @@ def test_whatever_comes_back_is_a_verdict(name: str, attempt) -> None:
     assert not verdict
     assert verdict.counter_example
     assert "Traceback" not in str(verdict)
-
-
-OF_CHAPTER = {
-    path.stem: list(importlib.import_module(f"posenc.exercises.{path.stem}").EXERCISES)
-    for path in Path(exercises.__file__).parent.glob("*.py")
-    if path.stem not in ("__init__", "attempt")
-}
 
 
 def test_names_begin_with_their_chapter() -> None:

@@ -72,6 +72,12 @@ def test_abbreviations_become_controls():
     assert not made["i"].integer
 
 
+def test_the_last_corner_of_whole_numbers_is_a_step():
+    dim, base = controls(lambda dim, base: dim, {"dim": (8, 125, 8), "base": (0.5, 2.25)})
+    assert dim.extremes() == (8, 120)
+    assert base.extremes() == (0.5, 2.25)
+
+
 def test_a_logarithmic_slider_starts_in_the_middle_of_its_factor():
     (slider,) = controls(lambda base: base, {"base": logarithmic(10, 1000)})
     assert slider.log
@@ -300,6 +306,11 @@ def test_of_several_choices_the_one_that_cannot_be_exported_is_named():
         (lambda n=4: torch.ones(8)[: 2 if n < 6 else 3], {"n": (0, 9)}, "cannot be exported|has shape"),
         (lambda n=4: torch.ones(8)[n : n + 1].sum() + torch.ones(5)[n], {"n": (0, 9)}, "n=9 raises IndexError"),
         (lambda a=0: torch.ones(1) * a, {"a": list(range(60))}, "60 combinations"),
+        (
+            lambda a=1.0: torch.ones(1) * (math.nan if torch.compiler.is_exporting() else a),
+            {"a": (0.0, 2.0)},
+            "differs from torch",
+        ),
     ],
 )
 def test_what_cannot_be_exported_fails_with_the_place_and_the_reason(function, abbreviations, reason):

@@ -1,6 +1,5 @@
 """What a slider of the book runs: functions exported to ONNX once, for any length, dimension and base."""
 
-import io
 from collections.abc import Callable
 
 import numpy as np
@@ -9,37 +8,21 @@ import torch
 from torch import Tensor
 
 from posenc import NoPE, RoPE, attention_weights, frequencies, rotate, sinusoidal
+from tests.helpers import close, onnx_session
 
 LAYOUTS = ["interleaved", "half"]
 VALUES = [(2, 2, 7.0), (3, 6, 100.0), (64, 32, 5e5), (300, 64, 1e4)]  # length, dim, base
-DYNAMIC = torch.export.Dim.DYNAMIC
 
 
 class Function(torch.nn.Module):
+    """Dynamic shapes have to match the parameters of `forward`, and so it names them."""
+
     def __init__(self, function: Callable[..., Tensor]) -> None:
         super().__init__()
         self.function = function
 
     def forward(self, length: int, dim: int, base: Tensor) -> Tensor:
         return self.function(length, dim, base)
-
-
-def in_onnx(function: Callable[..., Tensor]) -> Callable[..., np.ndarray]:
-    pytest.importorskip("onnxscript")
-    runtime = pytest.importorskip("onnxruntime")
-    program = torch.onnx.export(
-        Function(function).eval(), (12, 8, torch.tensor(1e4)), dynamic_shapes=(DYNAMIC, DYNAMIC, None),
-        input_names=["length", "dim", "base"], dynamo=True, verbose=False,
-    )  # fmt: skip
-    graph = io.BytesIO()
-    program.save(graph)
-    session = runtime.InferenceSession(graph.getvalue(), providers=["CPUExecutionProvider"])
-
-    def call(length: int, dim: int, base: float) -> np.ndarray:
-        values = {"length": np.array(length), "dim": np.array(dim), "base": np.array(base, dtype=np.float32)}
-        return session.run(None, values)[0]
-
-    return call
 
 
 def vectors(length: int, dim: int) -> Tensor:
@@ -75,10 +58,10 @@ FUNCTIONS = {
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_the_onnx_graph_computes_what_torch_does(name):
     function = FUNCTIONS[name]
-    graph = in_onnx(function)
+    graph = onnx_session(Function(function), length=12, dim=8, base=torch.tensor(1e4))
     for length, dim, base in VALUES:
         expected = function(length, dim, torch.tensor(base)).numpy()
-        found = graph(length, dim, base)
+        found = graph(length=length, dim=dim, base=base)
         assert found.dtype == np.float32
         np.testing.assert_allclose(found, expected, rtol=0, atol=2e-6, err_msg=f"{length=} {dim=} {base=}")
 
@@ -94,4 +77,4 @@ def test_a_module_exports_with_its_frequencies():
 
     layer, x, pos = Layer(), torch.randn(1, 2, 5, 8), torch.arange(5)
     program = torch.export.export(layer, (x, pos))
-    torch.testing.assert_close(program.module()(x, pos + 9), layer(x, pos + 9), rtol=0, atol=1e-6)
+    close(program.module()(x, pos + 9), layer(x, pos + 9), atol=1e-6)

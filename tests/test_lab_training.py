@@ -85,6 +85,13 @@ def test_every_run_can_be_made():
                 assert not encoding.get_parameter(name).requires_grad
 
 
+def test_a_step_of_the_tuning_sees_as_many_tokens_as_one_before_it():
+    for preset in PRESETS:
+        for run in runs("beyond", preset, 1):
+            assert run.batch * run.length == run.budget.batch * run.budget.length
+        assert {run.length for run in runs("beyond", preset, 1)} == {run.budget.length, 4 * run.budget.length}
+
+
 def test_one_seed_gives_all_schemes_the_same_other_weights_and_the_same_text(corpus):
     states = [Run(name, 3, "smoke").model().state_dict() for name in EXPERIMENTS["extrapolation"]]
     for name, value in states[0].items():
@@ -105,6 +112,31 @@ def test_the_seed_decides_and_nothing_else_does(corpus, tmp_path):
     assert [point["step"] for point in curve] == list(range(1, 13))
     assert curve[-1]["held_out"] < curve[0]["held_out"] - 0.3
     assert seconds > 0
+
+
+def test_every_step_of_every_seed_draws_its_own_batch(corpus, tmp_path, monkeypatch):
+    drawn: dict[str, list[int]] = {"train": [], "held_out": []}
+
+    def noted(model, run, text, generator, part):
+        drawn["train" if text is corpus.train else "held_out"].append(generator.initial_seed())
+        return sum(parameter.sum() for parameter in model.parameters())
+
+    monkeypatch.setattr(training, "loss", noted)
+    for seed in range(3):
+        train(Run("nope", seed, "smoke"), corpus, folder=tmp_path, progress=False)
+    steps = PRESETS["smoke"].text.steps
+    assert len(drawn["train"]) == len(set(drawn["train"])) == 3 * steps
+    assert len(set(drawn["held_out"])) == training.BATCHES  # the same for all points and runs
+    assert not set(drawn["train"]) & set(drawn["held_out"])
+
+
+def test_the_held_out_loss_is_that_of_held_out_text(corpus, tmp_path, monkeypatch):
+    longer(monkeypatch, rate=1e-2)
+    noise = torch.randint(256, (4000,), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
+    other = dataclasses.replace(corpus, held_out=noise)
+    _, curve, _ = train(Run("rope", 0, "smoke"), other, folder=tmp_path, progress=False)
+    assert curve[-1]["train"] < 4.5
+    assert curve[-1]["held_out"] > 5.5  # chance is ln 256 = 5.5
 
 
 def longer(monkeypatch: pytest.MonkeyPatch, **changes: float) -> None:
@@ -188,7 +220,14 @@ def test_the_rate_rises_then_falls_to_a_tenth():
     assert rates[-1] == pytest.approx(0.2, rel=0.01)
 
 
-def test_what_goes_on_from_another_run_has_its_weights(corpus, tmp_path):
+def test_what_goes_on_from_another_run_has_its_weights(corpus, tmp_path, monkeypatch):
+    asked, rate = [], training.rate
+
+    def noted(step: int, steps: int, highest: float) -> float:
+        asked.append((steps, highest))
+        return rate(step, steps, highest)
+
+    monkeypatch.setattr(training, "rate", noted)
     out = tmp_path / "out"
     todo = [Run(name, 0, "smoke") for name in ("rope", "rope_yarn", "rope_yarn_tuned")]
     with pytest.raises(ValueError, match=r"no weights of rope-0 in .*: train it first"):
@@ -199,6 +238,8 @@ def test_what_goes_on_from_another_run_has_its_weights(corpus, tmp_path):
     assert not same(raw, tuned)
     curves = [json.loads((out / "smoke" / f"{run.name}.json").read_text())["curve"] for run in todo]
     assert [curve[-1]["step"] if curve else 0 for curve in curves] == [12, 0, 4]
+    full = PRESETS["smoke"].text.rate
+    assert set(asked) == {(12, full), (4, full / 4)}
 
 
 def test_a_result_stays_when_only_its_weights_are_needed_again(corpus, tmp_path):
@@ -244,6 +285,20 @@ def test_an_interrupted_run_ends_with_the_same_weights(variant, when, corpus, tm
     again, found, _ = train(run, corpus, folder=tmp_path, progress=False)
     assert same(again.state_dict(), whole.state_dict())
     assert found == curve
+
+
+def test_an_interrupted_measurement_does_not_lose_the_training(corpus, tmp_path, monkeypatch):
+    def stop(*args: object) -> None:
+        raise KeyboardInterrupt
+
+    of, todo, out = sys.modules["posenc.lab.sweep"], [Run("nope", 0, "smoke")], tmp_path / "out"
+    with monkeypatch.context() as patch:
+        patch.setattr(of, "measure", stop)
+        with pytest.raises(KeyboardInterrupt):
+            sweep(todo, corpus, out=out, work=tmp_path, progress=False)
+    monkeypatch.setattr(training, "loss", stop)  # nothing is trained twice
+    assert sweep(todo, corpus, out=out, work=tmp_path, progress=False) == 0
+    assert results.load(results.path_of(todo[0], out))["curve"][-1]["step"] == 12
 
 
 def command(*arguments: object, **options: object) -> list[str]:
@@ -484,6 +539,36 @@ def test_results_that_do_not_fit_together_are_refused(corpus, tmp_path):
         results.read("distance", "smoke", out)
     with pytest.raises(ValueError, match="no experiment 'distant': use one of extrapolation"):
         results.read("distant", "smoke", out)
+
+
+def test_results_come_in_the_order_of_their_seeds(corpus, tmp_path):
+    for seed in (10, 0, 2):
+        results.write(Run("nope", seed, "smoke"), {}, corpus, "cpu", 1.0, tmp_path)
+    found = results.read("distance", "smoke", tmp_path)
+    assert [result["config"]["seed"] for result in found["nope"]] == [0, 2, 10]
+
+
+def test_code_that_was_changed_marks_the_commit_and_results_do_not(tmp_path, monkeypatch):
+    def git(*arguments: str) -> None:
+        who = ["-c", "user.name=Test", "-c", "user.email=test@example.org", "-c", "commit.gpgsign=false"]
+        subprocess.run(["git", *who, *arguments], cwd=tmp_path, check=True, capture_output=True)
+
+    tasks, result, other = (tmp_path / name for name in ("posenc/lab/tasks.py", "posenc/lab/results/a.json", "notes"))
+    monkeypatch.setattr(results, "__file__", str(tasks))
+    result.parent.mkdir(parents=True)
+    assert results.commit() == ""
+    for path in (tasks, result, other):
+        path.write_text("1\n")
+    git("init")
+    git("add", ".")
+    git("commit", "-m", "all")
+    clean = results.commit()
+    assert re.fullmatch("[0-9a-f]{12}", clean)
+    for path in (result, other):
+        path.write_text("2\n")
+    assert results.commit() == clean
+    tasks.write_text("2\n")
+    assert results.commit() == clean + "+"
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import asdict
+from functools import partial
 
 import pytest
 import torch
@@ -12,10 +13,12 @@ import posenc
 from posenc import ENCODINGS, ALiBi, Encoding, KVCache, Masks, NoPE, RoPE, Sinusoidal, T5Bias
 from posenc.memory import Memory
 from posenc.model import Step, Transformer
+from tests import helpers
 
 LAYERS, HEADS, MODEL, HIDDEN, VOCABULARY, LENGTH = 2, 2, 8, 12, 11, 9
 SIZES = dict(vocabulary=VOCABULARY, layers=LAYERS, model_dim=MODEL, heads=HEADS, hidden=HIDDEN, length=40)
 every = pytest.mark.parametrize("name", ENCODINGS)
+close = partial(helpers.close, atol=1e-10)
 
 
 def make(name: str | Encoding, **options) -> Transformer:
@@ -28,10 +31,6 @@ def make(name: str | Encoding, **options) -> Transformer:
 
 def draw(batch: int = 2, length: int = LENGTH) -> Tensor:
     return torch.randint(VOCABULARY, (batch, length))
-
-
-def close(found: Tensor, expected: Tensor, atol: float = 1e-10) -> None:
-    torch.testing.assert_close(found, expected, rtol=0, atol=atol)
 
 
 def in_chunks(model: Transformer, tokens: Tensor, sizes: list[int], mask: Tensor | None = None) -> Tensor:
@@ -644,6 +643,16 @@ def test_dropout_is_for_training_only():
     x = torch.randn(1, 3, MODEL)
     pos = torch.arange(3)
     assert torch.equal(block(x, Step(pos, pos, None, Masks()), NoPE()), x)
+
+
+def test_position_is_dropped_with_the_token():
+    model, tokens, entered = Transformer(**SIZES, encoding="sinusoidal", dropout=0.5), draw(), []
+    model.blocks[0].register_forward_pre_hook(lambda block, given: entered.append(given[0]))
+    model(tokens), model.eval()(tokens)
+    dropped, whole = entered
+    kept = dropped != 0
+    assert 0.3 < kept.double().mean() < 0.7
+    close(dropped[kept], 2 * whole[kept])
 
 
 def test_it_learns_to_copy():

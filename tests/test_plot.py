@@ -105,6 +105,12 @@ def test_lines_stand_at_their_points_in_their_colours():
     assert [line.get_color() for line in drawn] == [plot.COLOURS["query"], "#123456"]
 
 
+def test_lines_without_points_count_from_their_start():
+    for start in (0, 5):
+        (line,) = plot.lines([1.0, 2.0, 4.0], start=start, alt="a line").figure.axes[0].lines
+        assert line.get_xydata().tolist() == [[start, 1], [start + 1, 2], [start + 2, 4]]
+
+
 def test_a_plane_is_square():
     axes = plot.plane([[0.5, 0.5]], alt="an arrow").figure.axes[0]
     assert axes.get_aspect() == 1

@@ -489,6 +489,17 @@ class Curves(Encoding):
         return lambda b, h, i, j: self.curve((qpos[b, i] - kpos[b, j]).to(q.dtype), h.to(q.dtype), q[b, h, i])
 
 
+def test_position_that_shows_in_keys_of_the_future_only_is_seen():
+    class Later(Slope):
+        """Beyond the query, keys cost more the later they are."""
+
+        def score_bias(self, q, k, qpos, kpos):
+            return lambda b, h, i, j: -0.1 * kpos[b, j].to(q.dtype) * (kpos[b, j] > qpos[b, i])
+
+    found = properties(Later(), length=32)
+    assert not found["relative"] and found["cacheable"]
+
+
 def test_smooth_curves_are_not_taken_for_linear():
     """Logarithms and powers nearly are, a polynomial is, and so are hands of a clock that a query reads."""
     found = [

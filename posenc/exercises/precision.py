@@ -33,7 +33,7 @@ def _right(tables: Attempt, first: int, count: int = 64) -> None:
         freq = torch.tensor([math.pow(base, -2 * t / dim) for t in range(dim // 2)], dtype=torch.float64)
         angle = pos[:, None].double() * freq
         for dtype in FORMATS:
-            cos, sin = _both(tables, pos, dim, base, dtype)
+            cos, sin = _both(tables, pos.clone(), dim, base, dtype)
             unit = torch.finfo(dtype).eps / 2
             for name, table, exact in (("cosine", cos, angle.cos()), ("sine", sin, angle.sin())):
                 off = (table - exact).abs()

@@ -22,6 +22,14 @@ def summary(heads):
     return 2.0 ** -torch.arange(1, heads + 1, dtype=torch.float64)
 
 
+def evenly(heads):
+    return torch.linspace(1, 1 / 256, heads, dtype=torch.float64) if heads > 1 else torch.tensor([1 / 256])
+
+
+def from_one(heads):
+    return 2.0 ** torch.linspace(-8, 0, heads, dtype=torch.float64).flip(0)
+
+
 class TwoSided(Encoding):
     def __init__(self, heads):
         super().__init__()
@@ -77,6 +85,8 @@ WRONG = {
         (one_formula, "for other numbers"),
         (from_zero, "the last slope"),
         (summary, "the last slope"),
+        (evenly, "the one before it times a constant"),
+        (from_one, "the first slope equals"),
         (lambda heads: torch.full((heads,), 0.5), "no two are equal"),
     ],
     "alibi_sides": [

@@ -1,3 +1,5 @@
+import math
+
 import torch
 
 from posenc import Encoding, KVCache
@@ -28,6 +30,10 @@ def zeroed_afterwards(s, mask):
     return s.softmax(-1) * mask
 
 
+def to_base_two(s, mask):
+    return masked_softmax(s * math.log(2), mask)
+
+
 def hidden_afterwards(s, mask):
     largest = s.masked_fill(~mask, torch.finfo(s.dtype).min).amax(-1, keepdim=True)
     e = torch.where(mask, (s - largest).exp(), 0.0)
@@ -45,7 +51,7 @@ class Window(Encoding):
 
 
 class NoDoor(Window):
-    bias = None
+    score_bias = None
 
 
 class OneMore(Window):
@@ -64,8 +70,15 @@ class BothSides(Window):
         return lambda b, h, i, j: torch.where(near(b, i, j), 0.0, -torch.inf)
 
 
+class QueriesAlone(Window):
+    """Positions of keys are taken from the queries, as if both were always the same tokens."""
+
+    def score_bias(self, q, k, qpos, kpos):
+        return super().score_bias(q, k, qpos, qpos)
+
+
 class Rescaled(Window):
-    bias = None
+    score_bias = None
 
     def rescale(self, qpos, kpos):
         return lambda s, b, h, i, j: s.masked_fill(qpos[b, i] - kpos[b, j] >= self.width, -torch.inf)
@@ -78,6 +91,7 @@ WRONG = {
         (largest_of_all, "large logits"),
         (masked_fill, "everything is forbidden"),
         (zeroed_afterwards, "the others share 1"),
+        (to_base_two, "the odds of two"),
         (hidden_afterwards, "gradients"),
     ],
     "attention_window": [
@@ -86,6 +100,7 @@ WRONG = {
         (ByRows, "by positions"),
         (BothSides, "share the weight"),
         (Rescaled, "fused kernel"),
+        (QueriesAlone, "a step with a cache"),
         (lambda width: KVCache(width), "more positions back"),
     ],
 }

@@ -22,6 +22,12 @@ def from_zero(real, start):
     return (real.cumsum(-1) - 1).clamp(min=0)
 
 
+def padding_from_zero(real, start):
+    """Where there is padding, nothing goes on."""
+    found = positions(real, 0 * start)
+    return found + start[:, None] if real.all() else found
+
+
 def turn(x, pos, freq):
     angle = (pos[:, None].to(freq.dtype) * freq).repeat(1, 2)
     a, b = x.to(freq.dtype).chunk(2, -1)
@@ -103,6 +109,7 @@ WRONG = {
         (one_counter, "its own start"),
         (columns, "wherever padding stands"),
         (from_zero, "goes on from its start"),
+        (padding_from_zero, "read in two pieces"),
         (below_zero, "for which a table has a row"),
     ],
     "bugs_pairs": [
@@ -112,11 +119,13 @@ WRONG = {
         (wide, "comes back as bfloat16"),
         (lambda x, pos, freq: turn(x, -pos, freq), "counter-clockwise"),
         (lambda x, pos, freq: turn(x, pos + 1, freq), "position 0"),
+        (lambda x, pos, freq: turn(x, pos.clamp(max=31), freq), "the offset alone"),
     ],
     "bugs_shift": [
         (spilled, "the distance i - j"),
         (unshifted, "the distance i - j"),
         (flat, "served alike"),
+        (lambda table: by_key(table[..., :1, :].expand_as(table)), "nothing of another's"),
     ],
     "bugs_mask": [
         (rows, "one query alone"),

@@ -18,6 +18,10 @@ def off_by_one(window, dim, planes, turns):
     return max(1.0, window / (2 * math.pi * turns)) ** (dim / max(1, dim - 2 * planes - 2))
 
 
+def a_fifth_too_large(window, dim, planes, turns):
+    return max(1.0, 1.2 * base(window, dim, planes, turns))
+
+
 def never_refuses(window, dim, planes, turns):
     return max(1.0, window / (2 * math.pi * turns)) ** (dim / max(1, dim - 2 * planes))
 
@@ -33,6 +37,7 @@ WRONG = {
     "choosing_base": [
         (one_plane, "enough planes are slow"),
         (off_by_one, "no smaller base"),
+        (a_fifth_too_large, "no smaller base"),
         (not_clamped, "the base is 1"),
         (never_refuses, "refused with a ValueError"),
     ]

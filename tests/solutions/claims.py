@@ -31,6 +31,11 @@ def near_only(turn):
     )
 
 
+def any_change(turn):
+    x, pos = torch.randn(8, 16, dtype=torch.float64), torch.arange(8)
+    return not torch.allclose(turn(x, pos), turn(x, pos + 1))
+
+
 def by_norm(turn):
     x, pos = torch.randn(8, 16, dtype=torch.float64), torch.arange(8)
     turned = turn(x, pos)
@@ -41,6 +46,7 @@ SOLUTIONS = {"claims_relative": relative}
 WRONG = {
     "claims_relative": [
         (by_one_step, "does not depend on positions at all"),
+        (any_change, "when a text moves"),
         (near_only, "far along a text"),
         (by_norm, "far along a text"),
         (lambda turn: True, "does not depend on positions at all"),

@@ -55,6 +55,7 @@ def without_care(q, k, v, slope, qpos, kpos, block):
 SOLUTIONS = {"cost_blocks": blocks}
 WRONG = {
     "cost_blocks": [
+        (lambda q, k, v, slope, *a: blocks(q, k, v, 0.0, *a), "in one block"),
         (mean_of_blocks, "the size of a block"),
         (lambda *a: _in_blocks(*a, correct=False), "the size of a block"),
         (lambda *a: _in_blocks(*a, shift=False), "large scores"),

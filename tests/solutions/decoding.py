@@ -35,6 +35,18 @@ def unmasked(q, k, v, encoding, chunks):
     return torch.cat(out, 2)
 
 
+def causal_at_first(q, k, v, encoding, chunks):
+    """A chunk that goes on after another sees all of itself."""
+    out, end = [], 0
+    for size in chunks:
+        start, end = end, end + size
+        pos, kpos = torch.arange(start, end), torch.arange(end)
+        keys, query = encoding.key(k[:, :, :end], kpos), encoding.query(q[:, :, start:end], pos)
+        seen = kpos <= (pos[:, None] if start == 0 else pos[-1])
+        out.append(attend(query, keys, v[:, :, :end], encoding, pos, kpos, causal=False, mask=seen[..., :]))
+    return torch.cat(out, 2)
+
+
 def anew(q, k, v, encoding, chunks):
     out, end = [], 0
     for size in chunks:
@@ -84,6 +96,17 @@ def no_cache(model, draft, tokens, count, width):
     return tokens[:, :end]
 
 
+def one_late(model, draft, tokens, count, width):
+    """Guesses are held against what comes after them."""
+    end = tokens.shape[1] + count
+    while tokens.shape[1] < end:
+        guess = draft.generate(tokens, width)
+        own = model(guess)[:, -width:].argmax(-1)
+        agreed = int((own[0] == guess[0, -width:]).int().cumprod(0).sum())
+        tokens = torch.cat([tokens, own[:, : agreed + 1]], 1)
+    return tokens[:, :end]
+
+
 def trusting(model, draft, tokens, count, width):
     return draft.generate(tokens, count)
 
@@ -97,10 +120,12 @@ WRONG = {
     "decoding_chunks": [
         (from_zero, "token by token"),
         (unmasked, "one chunk"),
+        (causal_at_first, "chunks of any size"),
         (anew, "no key is made twice"),
         (latest_chunk, "token by token"),
     ],
     "decoding_speculate": [
+        (one_late, "every guess is right"),
         (forgetful, "still the model's own"),
         (no_cache, "read again"),
         (trusting, "still the model's own"),

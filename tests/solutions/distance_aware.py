@@ -76,8 +76,9 @@ SOLUTIONS = {"distance_aware_weight": weight, "distance_aware_sparse": sparse}
 WRONG = {
     "distance_aware_weight": [
         (as_it_is_written, "finite"),
-        (sigmoid_alone, "1 at distance 0"),
+        (sigmoid_alone, "whatever w and v"),
         (other_sign, "rises with distance"),
+        (lambda R, w, v: weight(R, w or 0.1, v), "everywhere if w = 0"),
         (exponential, "sigmoid"),
         (shift_lost, "sigmoid"),
     ],

@@ -42,6 +42,16 @@ def over_queries(gate):
     return gate.tril().flip(-2).cumsum(-2).flip(-2).tril()
 
 
+def shares(gate):
+    """Of all gates of a query, those of later tokens too."""
+    return positions(gate / gate.mean(-1, keepdim=True))
+
+
+def when_it_was_new(gate):
+    """A token's gate for itself, for all queries."""
+    return positions(gate.diagonal(dim1=-2, dim2=-1)[..., None, :].expand_as(gate))
+
+
 SOLUTIONS = {"frontier_forget": columns, "frontier_count": positions}
 WRONG = {
     "frontier_forget": [
@@ -49,6 +59,7 @@ WRONG = {
         (own_gate, "its own key"),
         (sum_of_gates, "prefer no key"),
         (over_sequences, "in every row"),
+        (lambda log_gate: columns(log_gate)[..., None], "in the shape of the gates"),
         (lambda log_gate: torch.zeros_like(log_gate), "with equal gates"),
     ],
     "frontier_count": [
@@ -56,6 +67,9 @@ WRONG = {
         (from_the_left, "with all gates at 1"),
         (without_the_key, "with all gates at 1"),
         (over_queries, "with all gates at 1"),
+        (shares, "after the query"),
+        (when_it_was_new, "for its own query"),
+        (lambda gate: positions(gate.bfloat16()), "the sum of the gates"),
         (lambda gate: gate.flip(-1).cumsum(-1).flip(-1), "the future"),
     ],
 }

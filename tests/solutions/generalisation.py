@@ -26,6 +26,15 @@ def one_too_many(n, longest, generator):
     return torch.randperm(longest + 1, generator=generator)[:n].sort().values
 
 
+def never_the_last(n, longest, generator):
+    return torch.randperm(longest - 1, generator=generator)[:n].sort().values
+
+
+def later_half_twice_as_likely(n, longest, generator):
+    likely = 1.0 + (torch.arange(longest) >= longest // 2)
+    return likely.multinomial(n, generator=generator).sort().values
+
+
 def own_generator(n, longest, generator):
     return torch.randperm(longest)[:n].sort().values
 
@@ -38,6 +47,8 @@ WRONG = {
         (window, "as likely as any other"),
         (evenly, "as likely as any other"),
         (one_too_many, "from 0 to longest - 1"),
+        (never_the_last, "all that there are"),
+        (later_half_twice_as_likely, "as likely as any other"),
         (own_generator, "the generator alone"),
     ],
 }

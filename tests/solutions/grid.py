@@ -71,6 +71,24 @@ def numbered(spans):
     return torch.arange(size)[:, None].expand(-1, 3)
 
 
+def each_axis(spans):
+    """Each axis goes on after its own largest coordinate."""
+    parts, start = [], torch.zeros(3, dtype=torch.long)
+    for span in spans:
+        parts.append(mrope_positions([span]) + start)
+        start = parts[-1].amax(0) + 1
+    return torch.cat(parts)
+
+
+def rows_from_zero(spans):
+    """Rows and columns of an image count from 0, wherever it stands."""
+    parts = list(mrope_positions(spans).split([s if isinstance(s, int) else s[0] * s[1] * s[2] for s in spans]))
+    for span, part in zip(spans, parts, strict=True):
+        if not isinstance(span, int):
+            part[:, 1:] -= part[0, 1:].clone()
+    return torch.cat(parts)
+
+
 SOLUTIONS = {"grid_axial": halves, "grid_positions": mrope_positions}
 WRONG = {
     "grid_axial": [
@@ -88,5 +106,8 @@ WRONG = {
         (swapped, "read like a page"),
         (still_time, "read like a page"),
         (numbered, "read like a page"),
+        (lambda spans: mrope_positions(spans) + 1, "text alone"),
+        (each_axis, "three equal coordinates"),
+        (rows_from_zero, "lies on the diagonal"),
     ],
 }

@@ -45,6 +45,11 @@ def transposed(table, old, new, extra):
     return torch.cat([table[:extra], grid.flatten(0, 1)])
 
 
+def mirrored(table, old, new, extra):
+    grid = resize(table, old, new, extra)[extra:].view(*new, -1)
+    return torch.cat([table[:extra], grid.flip(1).flatten(0, 1)])
+
+
 def class_token_too(table, old, new, extra):
     return stretch_table(table, extra + new[0] * new[1])
 
@@ -101,6 +106,23 @@ class Highest(Learned):
         return super().embed(x, pos)
 
 
+class AsMany(Seen):
+    """As many rows serve as were used, from the first on."""
+
+    def embed(self, x, pos):
+        if not self.training and (pos >= (self.uses > 0).sum()).any():
+            raise ValueError("more rows than were used")
+        return Learned.embed(self, x, pos) if not self.training else super().embed(x, pos)
+
+
+class Silent(Seen):
+    """Nothing is added before evaluation."""
+
+    def embed(self, x, pos):
+        out = super().embed(x, pos)
+        return x if self.training else out
+
+
 class Counting(Seen):
     """Counts in evaluation, too."""
 
@@ -125,6 +147,7 @@ WRONG = {
         (class_token_too, "top to bottom"),
         (as_one_line, "top to bottom"),
         (transposed, "top to bottom"),
+        (mirrored, "left to right"),
         (spare_last, "no places"),
         (lambda table, old, new, extra: table, "each place of the new grid"),
     ],
@@ -134,5 +157,7 @@ WRONG = {
         (OncePerPass, "each time counts"),
         (Highest, "never used"),
         (Counting, "never used"),
+        (AsMany, "training used serve"),
+        (Silent, "a learned table"),
     ],
 }

@@ -36,6 +36,18 @@ def counted(pos, dim, base, dtype):
     return cos, sin
 
 
+def starting_again(pos, dim, base, dtype):
+    """A table of 65 536 rows, which begins again when it ends."""
+    return tables(pos % 2**16, dim, base, dtype)
+
+
+def moving_on(pos, dim, base, dtype):
+    """Positions are counted up in place, ready for the next call."""
+    found = tables(pos, dim, base, dtype)
+    pos += len(pos)
+    return found
+
+
 def by_matrix_product(pos, dim, base, dtype):
     if not torch.is_autocast_enabled("cpu"):
         return tables(pos, dim, base, dtype)
@@ -52,6 +64,8 @@ WRONG = {
         (narrow_positions, "at position 4000"),
         (in_float32, "up to position 200"),
         (counted, "at position 4000"),
+        (starting_again, "at position 100 000"),
+        (moving_on, "its own position alone"),
         (by_matrix_product, "under autocast"),
         (lambda pos, dim, base, dtype: tables(pos, dim, base, torch.float32), "in the dtype"),
         (lambda pos, dim, base, dtype: tables(pos, dim, base, dtype)[::-1], "for each position and pair"),

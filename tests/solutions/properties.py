@@ -45,6 +45,13 @@ class Absolute(Fading):
         return lambda b, h, i, j: self.curve(-kpos[b, j].double())
 
 
+class Rows(Fading):
+    """A table of 2048 distances."""
+
+    def curve(self, distance):
+        return super().curve(torch.arange(2048).double())[distance.long().clamp(min=0)]
+
+
 def inputs(encoding, seed=0):
     generator = torch.Generator().manual_seed(seed)
     x = torch.randn(1, 7, 64, generator=generator)
@@ -99,6 +106,31 @@ def weights_only(encoding):
         return not torch.allclose(seen(x.flip(1)).flip(2, 3), seen(x), atol=1e-5)
 
 
+def one_vector(encoding):
+    """All queries and keys are one vector, for which a rotation is the same on both sides."""
+    if encoding.causal_only:
+        return None
+    x, pos = torch.ones(1, 4, 7, 16), torch.arange(7)
+    with torch.no_grad():
+        q, k = encoding.query(x, pos), encoding.key(x, pos)
+        found = attention_weights(q, k, encoding, pos, pos, causal=False)
+        return not torch.allclose(found.flip(2, 3), found, atol=1e-5)
+
+
+def nothing_added(encoding):
+    """Tokens do not go through `embed`."""
+    if encoding.causal_only:
+        return None
+    x, weights, pos = inputs(encoding)
+
+    def read(x):
+        q, k, v = torch.einsum("bld,phcd->pbhlc", x, weights)
+        return attend(encoding.query(q, pos), encoding.key(k, pos), v, encoding, pos, pos, causal=False)
+
+    with torch.no_grad():
+        return not torch.allclose(read(x.flip(1)).flip(2), read(x), atol=1e-5)
+
+
 def shuffled(encoding):
     """Whether it sees order at all."""
     return None if encoding.causal_only else properties(encoding, model_dim=64, length=16)["ordered"].verdict == "holds"
@@ -119,6 +151,7 @@ WRONG = {
         (Clipped, "tells all keys apart"),
         (Cosine, "never rises"),
         (BothSides, "tells all keys apart"),
+        (Rows, "at any position"),
         (Absolute, "only offsets matter"),
     ],
     "properties_mirror": [
@@ -126,6 +159,8 @@ WRONG = {
         (shuffled, "a function of the distance"),
         (lambda encoding: False, "signed offset"),
         (one_token, "signed offset"),
+        (one_vector, "for some queries and keys"),
+        (nothing_added, "added to tokens"),
         (weights_only, "values only"),
         (asked_of_all, "does not apply"),
     ],

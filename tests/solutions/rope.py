@@ -65,6 +65,22 @@ class QueriesOnly(PartialRoPE):
         return k
 
 
+class Merged(PartialRoPE):
+    """Positions from 31 on are one."""
+
+    def query(self, q, pos):
+        return super().query(q, pos.clamp(max=31))
+
+    key = query
+
+
+class OneOf(PartialRoPE):
+    """From 1 on, the fraction is taken for a number of pairs."""
+
+    def __init__(self, head_dim, fraction):
+        super().__init__(head_dim, fraction if fraction < 1 else 2 * fraction / head_dim)
+
+
 def move(keys, by, freq):
     return turned(keys, torch.full(keys.shape[-2:-1], by, device=keys.device), freq)
 
@@ -102,16 +118,21 @@ WRONG = {
         (clockwise, "towards its second"),
         (by_rows, "its own position"),
         (one_speed, "towards its second"),
+        (lambda x, pos, freq: rotate(x, pos + 1, freq), "position 0"),
+        (lambda x, pos, freq: rotate(x, pos.clamp(max=31), freq), "the offset only"),
     ],
     "rope_partial": [
         (lambda head_dim, fraction: RoPE(head_dim), "stay as they are"),
         (OfTheWhole, "as a RoPE of that size"),
         (LastPart, "stay as they are"),
+        (Merged, "the offset only"),
+        (OneOf, "fraction 1 is RoPE"),
         (QueriesOnly, "stay as they are"),
         (lambda head_dim, fraction: None, "stay as they are"),
     ],
     "rope_move": [
         (to_where_it_is, "by 0"),
+        (lambda keys, by, freq: move(keys, abs(by), freq), "there and back"),
         (the_other_way, "turned for j + c"),
         (one_by_one, "turned for j + c"),
         (lambda keys, by, freq: keys, "turned for j + c"),

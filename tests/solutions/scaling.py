@@ -22,6 +22,12 @@ def out_of_order(freq, factor, trained):
     return torch.where(turns >= 8, freq, freq.min() / factor)
 
 
+def a_fifth_too_far(freq, factor, trained):
+    """Slow planes reach 1.2 times the phase that they were trained to."""
+    new = rule(freq, factor, trained)
+    return torch.where(trained * freq < 2 * math.pi, 1.2 * new, new)
+
+
 def freshen(keys, pos, old, new):
     return rotate(keys, pos, new - old)
 
@@ -38,6 +44,11 @@ def stretched(keys, pos, old, new):
     return keys * (new / old).repeat_interleave(2)
 
 
+def if_it_is_worth_it(keys, pos, old, new):
+    """A small change is left alone, and many small ones are large."""
+    return keys if (new - old).abs().max() < 0.01 else freshen(keys, pos, old, new)
+
+
 def last_only(keys, pos, old, new):
     return torch.cat([keys[..., :-1, :], rotate(keys, pos, new - old)[..., -1:, :]], -2)
 
@@ -50,6 +61,8 @@ WRONG = {
         (lambda freq, factor, trained: yarn(freq, factor, trained), "8 turns or more"),
         (lambda freq, factor, trained: freq, "no new phase"),
         (whatever_the_factor, "no new phase"),
+        (a_fifth_too_far, "no new phase"),
+        (lambda freq, factor, trained: rule(freq, 2 * factor, trained), "factor 1 changes nothing"),
         (lambda freq, factor, trained: torch.where(trained * freq >= 50, freq, 0.0), "slower stays slower"),
         (out_of_order, "slower stays slower"),
     ],
@@ -59,5 +72,6 @@ WRONG = {
         (other_way, "after one repair"),
         (stretched, "length"),
         (last_only, "after one repair"),
+        (if_it_is_worth_it, "at every step"),
     ],
 }

@@ -28,6 +28,10 @@ def zeroed(offset, clip):
     return torch.where(offset.abs() <= clip, offset + clip, 0)
 
 
+def one_by_one(offset, clip):
+    return torch.tensor([max(-clip, min(clip, int(r))) + clip for r in offset])
+
+
 def skew(x):
     L = x.shape[-1]
     padded = pad(x, (1, 0))  # (..., L, L + 1)
@@ -41,6 +45,11 @@ def padded_right(x):
 
 def flipped(x):
     return x.flip(-1)
+
+
+def rows_of_keys(x):
+    i, j = torch.arange(x.shape[-1])[:, None], torch.arange(x.shape[-1])
+    return x[..., j, (x.shape[-1] - 1 + j - i).clamp(max=x.shape[-1] - 1)]
 
 
 def all_at_once(x):
@@ -65,6 +74,11 @@ def unscaled(bias, L, d):
     return shaw
 
 
+def cut(bias, L, d):
+    """Logits of more than 3 are cut, which the drawn buckets do not reach and lines do."""
+    return as_shaw(lambda offset: bias(offset).clamp(-3, 3), L, d)
+
+
 def turned_around(bias, L, d):
     return as_shaw(lambda offset: bias(-offset), L, d)
 
@@ -87,11 +101,13 @@ WRONG = {
         (negative, "from 0 to 2"),
         (reversed_, "up to clip apart"),
         (zeroed, "on their side"),
+        (one_by_one, "any shape"),
     ],
     "shaw_skew": [
         (lambda x: x, "diagonal"),
         (padded_right, "diagonal"),
         (flipped, "diagonal"),
+        (rows_of_keys, "that of query i and the offset"),
         (all_at_once, "as if it were alone"),
         (lambda x: x.diagonal(0, -2, -1), "shape stays"),
     ],
@@ -99,6 +115,7 @@ WRONG = {
         (random_table, "T5's buckets"),
         (unscaled, "T5's buckets"),
         (turned_around, "T5's buckets"),
+        (cut, "ALiBi's lines"),
         (with_noise, "contents count"),
         (with_values, "keys only"),
         (lambda bias, L, d: T5Bias(2), "keys only"),

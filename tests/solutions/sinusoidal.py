@@ -87,5 +87,7 @@ WRONG = {
         (lambda count: torch.randint(1000, (count,)), "no window"),
         (lambda count: starts(count - 1), "200 windows"),
         (lambda count: [0, 100] * (count // 2), "64 to 127"),
+        (lambda count: [336] * count, "queries 3 to 63"),
+        (lambda count: ([0, 32, 64] * count)[:count], "400 to 463"),
     ],
 }

@@ -28,6 +28,13 @@ def distances(offset, buckets, max_distance):
     return bucket(-offset.abs(), buckets, max_distance)
 
 
+def rounded_up(offset, buckets, max_distance):
+    n, near = (-offset).clamp(min=0), buckets // 2
+    share = (n.clamp(min=1).double() / near).log() / math.log(max_distance / near)
+    far = near + (share * (buckets - near) - 1e-9).ceil().long()
+    return torch.where(n < near, n, far.clamp(max=buckets - 1))
+
+
 def linear(offset, buckets, max_distance):
     n, near = (-offset).clamp(min=0), buckets // 2
     far = near + (n - near) * (buckets - near) // (max_distance - near)
@@ -63,6 +70,16 @@ def if_for_while(reach, a, m, c):
     return table
 
 
+def round_and_round(reach, a, m, c):
+    """After the last bucket come those of the second half again."""
+    table, u = [], 0
+    for n in range(reach + 1):
+        while n >= a and n**m * a ** (u + 1) >= c ** (u + 1) * a**m:
+            u += 1
+        table.append(n if n < a else a + u % m)
+    return table
+
+
 def in_float64(reach, a, m, c):
     steps = [math.floor(math.log(n / a) / math.log(c / a) * m) if n >= a else 0 for n in range(reach + 1)]
     return [n if n < a else min(a + u, a + m - 1) for n, u in enumerate(steps)]
@@ -77,7 +94,7 @@ def strictly(reach, a, m, c):
     return table
 
 
-def rounded_up(reach, a, m, c):
+def linearly(reach, a, m, c):
     return [n if n < a else min(n - a + a, a + m - 1) for n in range(reach + 1)]
 
 
@@ -98,6 +115,19 @@ class Capped(T5Bias):
             return inner(b, h, i, j) - self.lowered(qpos[b, i]) * far
 
         return f
+
+
+class Window(T5Bias):
+    """Keys further back than the training length are hidden."""
+
+    def __init__(self, heads, trained, buckets, max_distance):
+        super().__init__(heads, buckets, max_distance)
+        self.trained = trained
+
+    def score_bias(self, q, k, qpos, kpos):
+        inner = super().score_bias(q, k, qpos, kpos)
+        far = lambda b, i, j: qpos[b, i] - kpos[b, j] >= self.trained  # noqa: E731
+        return lambda b, h, i, j: inner(b, h, i, j).masked_fill(far(b, i, j), -torch.inf)
 
 
 class EveryKey(Capped):
@@ -133,12 +163,16 @@ WRONG = {
         (linear, "grow geometrically"),
         (all_logarithmic, "one offset each"),
         (base_two, "or in the next"),
+        (lambda offset, buckets, max_distance: bucket(offset, buckets, 2 * max_distance), "everything beyond"),
+        (rounded_up, "grow geometrically"),
     ],
     "t5_integers": [
         (in_float64, "ended before"),
         (if_for_while, "ended before"),
         (strictly, "ended before"),
-        (rounded_up, "begins after"),
+        (linearly, "begins after"),
+        (lambda *sizes: [n + 1 for n in bucket_table(*sizes)], "below a its own"),
+        (round_and_round, "never fall"),
     ],
     "t5_share": [
         (lambda heads, trained, buckets, max_distance: T5Bias(heads, buckets, max_distance), "keeps its share"),
@@ -146,6 +180,7 @@ WRONG = {
         (AllTokens, "keeps its share"),
         (FromTheStart, "within the training length"),
         (ByRow, "a row of the whole"),
+        (Window, "odds of keys"),
         (lambda heads, trained, buckets, max_distance: ALiBi(heads), "within the training length"),
     ],
 }

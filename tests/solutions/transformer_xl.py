@@ -13,12 +13,6 @@ def shift_both(x, keys):
     return paper_shift(x)[:, :keys]
 
 
-def without_padding(x, keys):
-    x = torch.cat([x.new_zeros(len(x), 1), x], 1)
-    queries, columns = x.shape
-    return x.reshape(columns, queries)[1:].reshape(queries, columns - 1)[:, :keys]
-
-
 def cut_first(x, keys):
     return paper_shift(x[:, :keys])
 
@@ -57,11 +51,13 @@ SOLUTIONS = {"transformer_xl_shift": shift_both, "transformer_xl_step": step_bia
 WRONG = {
     "transformer_xl_shift": [
         (cut_first, "a key that is after the query"),
-        (unshifted, "its distance"),
-        (backwards, "its distance"),
+        (unshifted, "not after the query gets the number"),
+        (backwards, "not after the query gets the number"),
+        (lambda x, keys: shift_both(x.flip(0), keys), "the query's own row"),
         (lambda x, keys: x, "a column for each key"),
     ],
     "transformer_xl_step": [
+        (lambda *inputs: step_bias(*inputs)[None], "a number for each distance"),
         (table_first, "larger than the sinusoids"),
         (interleaved, "bias of TransformerXL"),
         (unscaled, "bias of TransformerXL"),

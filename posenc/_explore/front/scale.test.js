@@ -58,6 +58,7 @@ test("an address that does not fit changes nothing that it should not", () => {
   assert.equal(fromHash("#explore-b?base=100", "explore-a", controls), null);
   assert.equal(fromHash("#explore-ab?base=100", "explore-a", controls), null);
   assert.deepEqual(fromHash("#explore-a?base=1&dim=<i>&layout=7&causal=maybe&x=1", "explore-a", controls), {});
+  assert.deepEqual(fromHash("#explore-a?layout=2", "explore-a", controls), {}); // one past the last choice
   assert.deepEqual(fromHash("#explore-a?base=100", "explore-a", controls), { base: 100 });
 });
 

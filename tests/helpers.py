@@ -1,0 +1,67 @@
+"""What several test files share: small tensors, a comparison, a layer of attention, and a graph in ONNX Runtime."""
+
+import io
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from posenc import Encoding, attention_weights
+
+
+def close(found: Tensor, expected: Tensor, atol: float = 1e-12) -> None:
+    """Asserts that tensors agree in shape and dtype, and in every entry to within `atol`, however large it is."""
+    torch.testing.assert_close(found, expected, rtol=0, atol=atol)
+
+
+def heads(length: int, count: int = 2, dim: int = 4, dtype: torch.dtype = torch.float64) -> Tensor:
+    """Random queries or keys of one sequence, (1, count, length, dim)."""
+    return torch.randn(1, count, length, dim, dtype=dtype)
+
+
+def biases(
+    encoding: Encoding, qpos: Tensor, kpos: Tensor, count: int = 2, dtype: torch.dtype = torch.float64
+) -> Tensor:
+    """What `score_bias` adds to the score of every query and key, (B, H, Lq, Lk), if contents are zero."""
+    batch = max(len(qpos) if qpos.ndim == 2 else 1, len(kpos) if kpos.ndim == 2 else 1)
+    q, k = (torch.zeros(batch, count, pos.shape[-1], 4, dtype=dtype) for pos in (qpos, kpos))
+    f = encoding.score_bias(q, k, qpos.expand(batch, -1), kpos.expand(batch, -1))
+    b, h, i, j = (torch.arange(n) for n in (batch, count, qpos.shape[-1], kpos.shape[-1]))
+    return f(b[:, None, None, None], h[:, None, None], i[:, None], j)
+
+
+class Layer(torch.nn.Module):
+    """The weights of one layer of attention, from queries and keys (B, H, L, d) that are already there."""
+
+    def __init__(self, encoding: Encoding) -> None:
+        super().__init__()
+        self.encoding = encoding
+
+    def forward(self, q: Tensor, k: Tensor, pos: Tensor | None = None, **options: Any) -> Tensor:
+        pos = torch.arange(q.shape[2], device=q.device) if pos is None else pos
+        return attention_weights(
+            self.encoding.query(q, pos), self.encoding.key(k, pos), self.encoding, pos, pos, **options
+        )
+
+
+def onnx_session(module: torch.nn.Module, **example: int | Tensor) -> Callable[..., np.ndarray]:
+    """A module as a graph in ONNX Runtime, called with the same keywords; whole numbers may then be any others."""
+    pytest.importorskip("onnxscript")
+    runtime = pytest.importorskip("onnxruntime")
+    dynamic = tuple(torch.export.Dim.DYNAMIC if isinstance(value, int) else None for value in example.values())
+    program = torch.onnx.export(
+        module.eval(), tuple(example.values()), dynamic_shapes=dynamic, input_names=list(example), dynamo=True,
+        verbose=False,
+    )  # fmt: skip
+    graph = io.BytesIO()
+    program.save(graph)
+    session = runtime.InferenceSession(graph.getvalue(), providers=["CPUExecutionProvider"])
+    kinds = {name: np.int64 if isinstance(value, int) else np.float32 for name, value in example.items()}
+
+    def call(**values: float) -> np.ndarray:
+        return session.run(None, {name: np.array(value, kinds[name]) for name, value in values.items()})[0]
+
+    return call
