@@ -20,7 +20,7 @@ from posenc import (
     Shaw,
     T5Bias,
     TransformerXL,
-    attend,
+    attention,
     frequencies,
     sliding_window,
 )
@@ -86,27 +86,22 @@ class Layer(torch.nn.Module):
     def project_heads(self, x: Tensor, pos: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         x = self.encoding.embed(x, pos)
         q, k, v = self.project(x).unflatten(-1, (3, HEADS, DIM)).permute(2, 0, 3, 1, 4)
-        return self.encoding.query(q, pos), k, v
+        return q, k, v
 
     def forward(self, x: Tensor, pos: Tensor, **options: object) -> Tensor:
         q, k, v = self.project_heads(x, pos)
         if options.get("causal") is False and self.encoding.causal_only:
             options.setdefault("mask", torch.ones(1, 1, dtype=torch.bool, device=x.device))  # on purpose
-        return attend(q, self.encoding.key(k, pos), v, self.encoding, pos, pos, **options)  # (B, H, L, d)
+        return attention(q, k, v, self.encoding, pos, **options)  # (B, H, L, d)
 
     def step(self, x: Tensor, pos: Tensor, cache: KVCache, **options: object) -> Tensor:
-        q, k, v = self.project_heads(x, pos)
-        k, v, kpos = cache.extend(k, v, pos, self.encoding)
-        if cache.window is not None:
-            options["mask"] = sliding_window(pos, kpos, cache.window, cache.sinks)
-        if "real" in options:
-            options["mask"] = options.pop("real")[:, None, None, : len(cache)]
-        return attend(q, k, v, self.encoding, pos, kpos, **options)
+        return attention(*self.project_heads(x, pos), self.encoding, pos, cache=cache, **options)
 
-    def decode(self, x: Tensor, pos: Tensor, cache: KVCache, chunks: list[int], **options: object) -> Tensor:
+    def decode(self, x: Tensor, pos: Tensor, cache: KVCache, chunks: list[int], real: Tensor | None = None) -> Tensor:
         start, parts = 0, []
         for size in chunks:
             part = slice(start, start + size)
+            options = {} if real is None else {"padding_mask": real[:, part]}
             parts.append(self.step(x[:, part], pos[..., part], cache, **options))
             start += size
         return torch.cat(parts, 2)
@@ -211,6 +206,7 @@ def test_sequences_with_and_without_padding_share_a_batch_and_a_cache(layer, x, 
     real = torch.stack((torch.arange(LENGTH) >= pad, torch.ones(LENGTH, dtype=torch.bool)))
     for found in (
         layer(mixed, pos, mask=real[:, None, None, :]),
+        layer(mixed, pos, padding_mask=real),
         layer.decode(mixed, pos, KVCache(), chunks, real=real),
     ):
         close(found[:1, :, pad:], layer(x[:1, : LENGTH - pad], torch.arange(LENGTH - pad)))
@@ -248,13 +244,15 @@ def test_backends_agree_or_refuse(name, layer, x, backend, causal, record_proper
 
 @check("grouped heads")
 @every_with_backends
-def test_grouped_heads_equal_repeated_ones(layer, x, backend):
+def test_grouped_heads_equal_repeated_ones(name, layer, x, backend):
     pos = torch.arange(LENGTH)
+    if name == "grid, mixed rope":  # its frequencies belong to the heads of the keys
+        layer.encoding = MixedRoPE(DIM, HEADS // 2, (3, 4)).double().requires_grad_(False)
     q, k, v = layer.project_heads(x, pos)
-    k, v = layer.encoding.key(k, pos)[:, ::2], v[:, ::2]
-    found = attend(q, k, v, layer.encoding, pos, pos, backend=backend)
+    k, v = k[:, ::2], v[:, ::2]
+    found = attention(q, k, v, layer.encoding, pos, backend=backend)
     k, v = (y.repeat_interleave(2, 1) for y in (k, v))
-    close(found, attend(q, k, v, layer.encoding, pos, pos))
+    close(found, attention(q, k, v, layer.encoding, pos))
 
 
 @check("CUDA")

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from posenc.attention import attend, attention_weights
+from posenc.attention import attention
 from posenc.encoding import Encoding
 
 
@@ -83,24 +83,24 @@ class Attempt:
         return Attempt(found, f"{self.last}.{name}")
 
     def attend(self, made: Encoding, q: Tensor, k: Tensor, v: Tensor, qpos: Tensor, kpos: Tensor, **o: Any) -> Tensor:
-        """Attention with what the last call made: its `query` and `key`, then `attend`."""
-        return self._through(made, lambda q, k: attend(q, k, v, made, qpos, kpos, **o), q, k, qpos, kpos, o)
+        """Attention with the encoding that the last call made; q and k are as projected."""
+        return self._attended(made, q, k, v, qpos, kpos, o)[0]
 
     def weights(self, made: Encoding, q: Tensor, k: Tensor, qpos: Tensor, kpos: Tensor, **o: Any) -> Tensor:
         """The weights of that attention."""
-        return self._through(made, lambda q, k: attention_weights(q, k, made, qpos, kpos, **o), q, k, qpos, kpos, o)
+        return self._attended(made, q, k, k, qpos, kpos, o, weights=True)[1]
 
-    def _through(
-        self, made: Encoding, run: Callable[[Tensor, Tensor], Tensor], q: Tensor, k: Tensor, qpos: Tensor, kpos: Tensor,
-        options: dict[str, Any],
-    ) -> Tensor:  # fmt: skip
+    def _attended(
+        self, made: Encoding, q: Tensor, k: Tensor, v: Tensor, qpos: Tensor, kpos: Tensor, options: dict[str, Any],
+        weights: bool = False,
+    ) -> tuple[Tensor, ...]:  # fmt: skip
         maker, given = self.last, "".join(f", {key}={brief(value)}" for key, value in options.items())
         self.last = f"attention with {maker}, queries at {_range(qpos)} and keys at {_range(kpos)}{given},"
         try:
-            found = run(made.query(q, qpos), made.key(k, kpos))
+            both = attention(q, k, v, made, qpos, kpos, return_weights=weights, **options)
         except Exception as error:
             raise CounterExample(f"{self.last} raises {_where(error, type(made))}{_said(error)}") from error
-        found = self.numbers(found)
+        found = tuple(self.numbers(each) for each in (both if weights else (both,)))
         self.last = maker
         return found
 

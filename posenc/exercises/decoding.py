@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from posenc.alibi import ALiBi
-from posenc.attention import attend
+from posenc.attention import attention
 from posenc.encoding import Encoding
 from posenc.exercises.attempt import Attempt, draw, expect
 from posenc.model import Transformer
@@ -27,7 +27,7 @@ class Counted(RoPE):
 def _decoded(decode: Attempt, encoding: Encoding, chunks: list[int]) -> None:
     q, k, v = draw(3, 1, 2, sum(chunks), 8)
     pos = torch.arange(sum(chunks))
-    whole = attend(encoding.query(q, pos), encoding.key(k, pos), v, encoding, pos, pos)
+    whole = attention(q, k, v, encoding, pos)
     found = decode.tensor(q, k, v, encoding, chunks, shape=v.shape)
     wrong = ((found - whole).abs().amax((0, 1, 3)) > 1e-4).nonzero()[:, 0].tolist()
     first = f", the first at position {wrong[0]}" if wrong else ""

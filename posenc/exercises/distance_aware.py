@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from posenc.attention import attend
+from posenc.attention import attention
 from posenc.distance_aware import DistanceAware
 from posenc.exercises.attempt import Attempt, brief, close, draw, expect, worst
 
@@ -100,7 +100,7 @@ def _output(sparse: Attempt) -> None:
         scheme, pos = DistanceAware(1).double(), torch.arange(len(q))
         scheme.w.fill_(w)
         scheme.v.fill_(v)
-        wanted = attend(q[None, None], k[None, None], values[None, None], scheme, pos, pos)[0, 0]
+        wanted = attention(q[None, None], k[None, None], values[None, None], scheme, pos)[0, 0]
         out, _ = _of(sparse, q, k, values, w, v)
         i, c = worst(out, wanted)
         said = f"{sparse.last}: channel {c} of query {i} is {out[i, c]:.3f}"
