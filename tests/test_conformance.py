@@ -282,6 +282,29 @@ def test_p_rope(compare, fraction):
     compare(p_rope(frequencies(128), fraction), theirs("proportional", partial_rotary_factor=fraction)[0], atol=1e-7)
 
 
+ROPE_PARAMETERS = {
+    "linear": {"factor": 4.0},
+    "dynamic": {"factor": 2.0},
+    "yarn": {"factor": 16.0, "original_max_position_embeddings": 4096},
+    "longrope": {"factor": 32.0, "original_max_position_embeddings": 4096, "short_factor": [1.0] * 64,
+                 "long_factor": [1.0 + t for t in range(64)]},
+    "llama3": {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+               "original_max_position_embeddings": 8192},
+    "proportional": {"partial_rotary_factor": 0.25},
+}  # fmt: skip
+
+
+@conform("RoPE.from_config", "transformers", "ROPE_INIT_FUNCTIONS, every rope type")
+@pytest.mark.parametrize("kind", ROPE_PARAMETERS)
+@pytest.mark.parametrize("length", [4096, 40_000])
+def test_published_configurations(compare, kind, length):
+    freq, scale = theirs(kind, seq_len=length, **ROPE_PARAMETERS[kind])
+    parameters = {"rope_type": kind, "rope_theta": 10_000.0, **ROPE_PARAMETERS[kind]}
+    rope = RoPE.from_config({"head_dim": 128, "max_position_embeddings": 4096, "rope_parameters": parameters})
+    compare(rope.freq(torch.tensor(length)) if rope.raw_keys else rope.freq, freq, atol=1e-6)
+    compare(torch.tensor(rope.attention_factor), torch.tensor(scale), atol=1e-6)
+
+
 # ---- rotary-embedding-torch ----
 
 

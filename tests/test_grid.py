@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from posenc import Encoding, KVCache, attend, frequencies, layout_permutation, rotate, sinusoidal
+from posenc import Encoding, attend, frequencies, layout_permutation, rotate, sinusoidal
 from posenc.grid import (
     Grid,
     GridRoPE,
@@ -630,12 +630,6 @@ def test_built_on_the_meta_device_frequencies_come_with_the_memory():
     assert lost.to_empty(device="cpu").coordinates.isnan().all()
 
 
-def test_on_the_meta_device_shapes_come_out():
-    rope = GridRoPE(8, coordinates=TABLE).to("meta")
-    x = torch.randn(2, 3, 4, 8, device="meta")
-    assert rope.query(x, torch.arange(4, device="meta")).shape == x.shape
-
-
 @every_rope
 def test_encodings_are_copied_saved_and_sent(name):
     rope, x = ENCODINGS[name](), torch.randn(1, 2, 12, 12)
@@ -655,25 +649,22 @@ class Apply(nn.Module):
         return self.encoding.query(x.unflatten(-1, (2, 12)).transpose(1, 2), pos)
 
 
-TRACED = {
-    "mixed": ENCODINGS["mixed"],
-    "tables": lambda: GridRoPE(12, coordinates=torch.randn(2, 12, 2)),
-}  # the contract traces the others
+def tables() -> GridRoPE:
+    """A table for each sequence. The contract traces the other forms."""
+    return GridRoPE(12, coordinates=torch.randn(2, 12, 2))
 
 
-@pytest.mark.parametrize("name", TRACED)
-def test_compiled_without_a_graph_break_they_are_the_same(name):
+def test_compiled_without_a_graph_break_tables_are_the_same():
     torch._dynamo.reset()
-    layer = Apply(TRACED[name]())
+    layer = Apply(tables())
     compiled = torch.compile(layer, fullgraph=True, backend="eager")
     x = torch.randn(2, 12, 24)
     for pos in (POS, torch.stack((POS, POS.flip(0)))):
         torch.testing.assert_close(compiled(x, pos), layer(x, pos), rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", TRACED)
-def test_exported_they_take_any_length(name):
-    layer, length = Apply(TRACED[name]()), torch.export.Dim("length", min=2)
+def test_exported_tables_take_any_length():
+    layer, length = Apply(tables()), torch.export.Dim("length", min=2)
     args, shapes = (torch.randn(2, 5, 24), torch.arange(5)), ({1: length}, {0: length})
     program = torch.export.export(layer, args, dynamic_shapes=shapes).module()
     x, pos = torch.randn(2, 12, 24), POS.flip(0)
@@ -695,18 +686,6 @@ def test_attention_to_a_grid_does_not_see_where_the_grid_begins(name, rows):
     close(there, here, 1e-4)
     aside = attend(rope.query(q, POS + 1), rope.key(k, POS + 1), v, rope, POS, POS, causal=False)
     assert (aside - here).abs().max() > 1e-3  # what moves over an edge does not stay in line
-
-
-def test_text_is_generated_after_an_image_with_a_cache():
-    rope = MRoPE(8, (2, 1, 1), coordinates=mrope_positions([2, (1, 2, 2), 6])).double()
-    q, k, v = (normal(1, 2, 12, 8, seed=n) for n in range(3))
-    full = attend(rope.query(q, POS), rope.key(k, POS), v, rope, POS, POS)
-    cache, parts = KVCache(), []
-    for part in (slice(0, 7), *(slice(n, n + 1) for n in range(7, 12))):
-        pos = POS[part]
-        keys, values, kpos = cache.extend(rope.key(k[:, :, part], pos), v[:, :, part], pos)
-        parts.append(attend(rope.query(q[:, :, part], pos), keys, values, rope, pos, kpos))
-    close(torch.cat(parts, 2), full)
 
 
 def test_sinusoids_are_added_to_the_input(device):
@@ -749,15 +728,13 @@ def refused(match: str) -> pytest.RaisesExc[ValueError]:
 @pytest.mark.parametrize("shape", [(), (0, 4), (3, 0), (3, -1)])
 def test_grids_without_places_are_refused(shape):
     for call in (lambda: grid_coordinates(POS, shape), lambda: GridRoPE(8, shape), lambda: GridSinusoidal(8, shape)):
-        with refused(r"shape is \(.*\): use the sizes of the grid, 1 or more each, such as \(14, 14\)"):
+        with refused(r"shape is \(.*1 or more"):
             call()
 
 
 @pytest.mark.parametrize("span", [-1, 2.0, (1, 2), (1, 2, 3, 4), (1, 0, 2), (1, -1, 2), (1, 2.0, 2), "abc", POS[:3]])
 def test_spans_that_are_neither_text_nor_image_are_refused(span):
-    with refused(
-        r"a span is .*: use the number of tokens of a text, or the sizes \(t, h, w\) .* \(1, 16, 16\); .* \.tolist"
-    ):
+    with refused(r"span is .*\(t, h, w\) .*\.tolist"):
         mrope_positions([3, span])
 
 
@@ -766,15 +743,13 @@ def test_spans_that_are_neither_text_nor_image_are_refused(span):
 )
 def test_dimensions_that_axes_cannot_share_are_refused(dim, axes, multiple, use):
     table = torch.zeros(3, axes)
-    ends = (
-        rf"is {dim}, but each of {axes} axes has .* in pairs of channels: use a multiple of {multiple}, such as {use}"
-    )
+    ends = rf"is {dim}, .*multiple of {multiple}, such as {use}"
     with refused(rf"^dim {ends}$"):
         sinusoidal_grid(table, dim)
     with refused(rf"^model_dim {ends}$"):
         GridSinusoidal(dim, coordinates=table)
     for call in (lambda: axial_frequencies(dim, axes), lambda: GridRoPE(dim, coordinates=table)):
-        with refused(rf"^head_dim {ends}; mrope_frequencies gives the axes unequal shares"):
+        with refused(rf"^head_dim {ends}; mrope_frequencies"):
             call()
     if axes == 2:
         for call in (lambda: mixed_frequencies(dim, torch.zeros(1)), lambda: MixedRoPE(dim, 2, (3, 4))):
@@ -783,29 +758,25 @@ def test_dimensions_that_axes_cannot_share_are_refused(dim, axes, multiple, use)
 
 
 def test_axes_and_heads_are_counted_from_one():
-    with refused("axes is 0: use the number of coordinates of a place, 1 or more"):
+    with refused("axes is 0: .*1 or more"):
         axial_frequencies(8, 0)
-    with refused("heads is 0: use the number of .*heads.*, 1 or more"):
+    with refused("heads is 0: .*1 or more"):
         MixedRoPE(8, 0, (3, 4))
     for angle in (torch.zeros(()), torch.zeros(1, 2), torch.zeros(2, dtype=torch.int64)):
-        with refused(
-            r"angle has shape .*, torch\..*: use one for each head, in radians, such as 2 \* torch\.pi \* torch\.rand"
-        ):
+        with refused("angle .*one for each head"):
             mixed_frequencies(8, angle)
 
 
 def test_sections_that_do_not_add_up_are_refused():
     for sizes in ((16, 24, 25), (16, 24, 23), (-1, 64, 1), ()):
-        with refused(
-            r"sections are \(.*\), but head_dim=128 has 64 pairs to share out: use sizes .* as \((64,|22, 21, 21)\)"
-        ):
+        with refused(r"sections .*head_dim=128 .*\((64,|22, 21, 21)\)"):
             mrope_frequencies(128, sizes)
-        with refused("has 64 pairs"):
+        with refused("sections .*64 pairs"):
             MRoPE(128, sizes, coordinates=TABLE[:, :1].expand(4, 3))
-    with refused(r"head_dim is 7, .* use a positive even number"):
+    with refused("head_dim is 7, .*even"):
         mrope_frequencies(7, (1, 1, 1))
     mrope_frequencies(128, (22, 21, 21), interleaved=True)
-    with refused("every 3th of 4 pairs at most"):  # pair 4 would be the first that is not there
+    with refused("sections .*4 pairs"):  # pair 4 would be the first that is not there
         mrope_frequencies(8, (1, 2, 1), interleaved=True)
 
 
@@ -817,29 +788,27 @@ def test_interleaved_sections_that_run_out_of_pairs_are_refused(sizes, good):
         assert mrope_frequencies(12, sizes, interleaved=True).count_nonzero(1).tolist() == list(sizes)
         return
     assert mrope_frequencies(12, sizes).count_nonzero(1).tolist() == list(sizes)
-    with refused(
-        r"interleaved axis other than the first gets every 3th of 6 pairs at most: .* the first, such as \(2, 2, 2\)"
-    ):
+    with refused(r"sections .*interleaved .*6 pairs .*\(2, 2, 2\)"):
         mrope_frequencies(12, sizes, interleaved=True)
 
 
 def test_coordinates_of_the_wrong_shape_or_type_are_refused():
     x, freq = torch.zeros(2, 4, 3, 8), axial_frequencies(8)
     for coords in (torch.zeros(3), torch.zeros(1, 1, 3, 2), torch.zeros(3, 0)):
-        ends = r"has shape \(.*\): use \(L, n\), or \(B, L, n\) if .* such as grid_coordinates\(torch\.arange\(12\), "
+        ends = r"has shape \(.*\): .*\(L, n\)"
         for call in (lambda c=coords: rotate_grid(x, c, freq), lambda c=coords: sinusoidal_grid(c, 8)):
             with refused("coords " + ends):
                 call()
         with refused("coordinates " + ends):
             GridRoPE(8, coordinates=coords)
     for dtype in (torch.bool, torch.complex64):
-        with refused(rf"coords is {dtype}, but a coordinate is an integer or a float: use coords\.float"):
+        with refused(rf"coords is {dtype}, .*coords\.float"):
             rotate_grid(x, torch.zeros(3, 2, dtype=dtype), freq)
-    with refused(r"coords holds 4 places for 3 vectors: pass one place for each of them, \(L, n\) = \(3, 2\)"):
+    with refused(r"coords holds 4 .*\(3, 2\)"):
         rotate_grid(x, torch.zeros(4, 2), freq)
-    with refused(r"places for 3 sequences and the batch has 2: pass \(2, L, n\), or \(L, n\) if all share them"):
+    with refused(r"coords .*3 sequences .*\(2, L, n\)"):
         rotate_grid(x, torch.zeros(3, 3, 2), freq)
-    with refused(r"coords has shape \(1, 3, 2\), but there is a single sequence: pass \(L, n\) = \(3, 2\)"):
+    with refused(r"coords .*single sequence: .*\(3, 2\)"):
         rotate_grid(x[0, 0], torch.zeros(1, 3, 2), freq)
     for table, message in (
         (torch.zeros(3, 3, 2), "places for 3 sequences and the batch has 2"),
@@ -853,17 +822,13 @@ def test_coordinates_of_the_wrong_shape_or_type_are_refused():
 def test_frequencies_of_the_wrong_shape_are_refused():
     x, coords = torch.zeros(2, 4, 3, 8), torch.zeros(3, 2)
     for freq in (torch.zeros(3, 4), torch.zeros(2, 8), torch.zeros(4), torch.zeros(2, 1, 1, 4), torch.zeros(3, 1, 4)):
-        with refused(
-            r"freq has shape .*, but places have 2 coordinates and x has 8 channels: use \(n, d/2\) = \(2, 4\), or"
-        ):
+        with refused(r"freq .*x has 8 channels: .*\(2, 4\)"):
             rotate_grid(x, coords, freq)
-        with refused(
-            r"freq has shape .* head_dim=8 makes 4 pairs and places have 2 coordinates: use \(n, d/2\) = \(2, 4\)"
-        ):
+        with refused(r"freq .*head_dim=8 .*\(2, 4\)"):
             GridRoPE(8, (3, 4), freq=freq)
-    with refused(r"places have n coordinates: use \(n, d/2\) = \(n, 4\), or \(n, H, d/2\)"):
+    with refused(r"freq .*\(n, 4\)"):
         GridRoPE(8, coordinates=abs, freq=torch.zeros(2, 3))
-    with refused(r"head_dim is 7, .* use a positive even number"):
+    with refused("head_dim is 7, .*even"):
         GridRoPE(7, (3, 4), freq=torch.zeros(2, 3))
     for y, places, heads in (
         (x, coords, 3),
@@ -872,43 +837,39 @@ def test_frequencies_of_the_wrong_shape_are_refused():
         (x[0, 0], coords, 1),
         (x[0], coords[None], 1),
     ):
-        with refused(
-            rf"frequencies for {heads} heads and x has shape .*: use x \(\.\.\., H, L, d\) .* as many as keys"
-        ):
+        with refused(f"freq .*{heads} heads and x .*as many as keys"):
             rotate_grid(y, places, torch.zeros(2, heads, 4))
-    with refused(r"x has shape \(8,\), but rotate_grid turns \(\.\.\., L, d\): a single vector is x\[None, :\]"):
+    with refused(r"x\[None, :\]"):
         rotate_grid(torch.zeros(8), coords, axial_frequencies(8))
-    with refused(r"x's last dimension is 7, .* use a positive even number"):
+    with refused("dimension is 7, .*even"):
         rotate_grid(torch.zeros(3, 7), coords, axial_frequencies(8))
-    with refused("places have 3 coordinates"):
+    with refused("freq .*3 coordinates"):
         MixedRoPE(8, 2, (3, 4, 5))
-    with refused("places have 2 coordinates"):
+    with refused("freq .*2 coordinates"):
         MRoPE(8, (2, 1, 1), shape=(3, 4))
 
 
 def test_places_are_given_once():
     for given_, options in (("neither", {}), ("both", {"shape": (3, 4), "coordinates": TABLE})):
         for call in (Grid, partial(GridRoPE, 8), partial(GridSinusoidal, 8), partial(MixedRoPE, 8, 2), MRoPE):
-            with refused(rf"{given_} shape and coordinates are given: use one, such as shape=\(14, 14\), or coord"):
+            with refused(f"{given_} shape and coordinates .*use one"):
                 call(**options)
-    with refused(r"coordinates is a function, .* pass freq too, such as axial_frequencies\(8, 2\)"):
+    with refused("coordinates is a function, .*freq"):
         GridRoPE(8, coordinates=abs)
 
 
 def test_positions_that_are_not_in_the_table_are_refused():
     grid = Grid(coordinates=TABLE)
     for pos, low, high in (([-1, 2], -1, 2), ([0, 4], 0, 4)):
-        with refused(
-            rf"pos goes from {low} to {high}, but coordinates holds 4 places, 0 to 3: make it longer, .* mrope_pos"
-        ):
+        with refused(f"pos goes from {low} to {high}, .*coordinates .*longer"):
             grid.locate(torch.tensor(pos))
-    with refused(r"pos is torch\.float32, but coordinates are looked up by index: use torch\.arange\(length\)"):
+    with refused(r"pos is torch\.float32, .*torch\.arange"):
         grid.locate(torch.zeros(2))
-    with refused(r"pos has shape \(\): use \(L,\)"):
+    with refused(r"pos .*\(L,\)"):
         grid.locate(torch.tensor(1))
-    with refused(r"pos has shape \(\): use \(L,\)"):
+    with refused(r"pos .*\(L,\)"):
         Grid((3, 4)).locate(torch.tensor(1))
-    with refused(r"holds places for 2 sequences and pos has 3: make coordinates \(3, N, n\), or \(N, n\) if all share"):
+    with refused(r"coordinates .*2 sequences .*\(3, N, n\)"):
         Grid(coordinates=torch.stack((TABLE, TABLE))).locate(torch.zeros(3, 2, dtype=torch.long))
     assert grid.locate(torch.tensor([0, 3])).tolist() == TABLE[[0, 3]].tolist()
 
@@ -921,7 +882,7 @@ def test_other_bad_input_is_refused():
         lambda: GridSinusoidal(8, (3, 4), layout="neox"),
         lambda: MixedRoPE(8, 2, (3, 4), layout="neox"),
     ):
-        with refused(r"layout is 'neox': use \"interleaved\" .* or \"half\""):
+        with refused("layout is 'neox': .*half"):
             call()
     for call in (
         lambda: axial_frequencies(8, 2, 0),
@@ -931,12 +892,12 @@ def test_other_bad_input_is_refused():
         lambda: GridSinusoidal(8, (3, 4), 0),
         lambda: GridRoPE(8, (3, 4), 0),
     ):
-        with refused(r"base is 0, .* use a positive number"):
+        with refused("base is 0, .*positive"):
             call()
     embed = GridSinusoidal(8, (3, 4)).embed
-    with refused(r"make it with model_dim=6"):
+    with refused("model_dim=6"):
         embed(torch.zeros(1, 3, 6), torch.arange(3))
-    with refused(r"pos holds 4 positions for 3 vectors"):
+    with refused("pos holds 4"):
         embed(torch.zeros(1, 3, 8), torch.arange(4))
 
 
@@ -952,3 +913,49 @@ def test_heads_begin_with_an_even_share_of_a_full_turn_wherever_they_lie():
     torch.manual_seed(5)
     rope.reset_parameters()
     assert torch.equal(rope.freq, mixed_frequencies(8, angle, 20.0))
+
+
+# --- what modules show and take
+
+
+@pytest.mark.parametrize(
+    ("made", "text"),
+    [
+        (Grid((3, 4)), "Grid(shape=(3, 4))"),
+        (GridRoPE(8, (3, 4)), "GridRoPE(head_dim=8, shape=(3, 4), base=100.0, layout='interleaved')"),
+        (
+            GridRoPE(8, coordinates=TABLE, freq=axial_frequencies(8), layout="half"),
+            "GridRoPE(head_dim=8, coordinates=<Tensor>, freq=<Tensor>, layout='half')",
+        ),
+        (
+            GridSinusoidal(8, coordinates=abs),
+            "GridSinusoidal(model_dim=8, coordinates=<function>, base=10000.0, layout='interleaved')",
+        ),
+        (
+            MixedRoPE(8, 2, (3, 4)),
+            "MixedRoPE(head_dim=8, shape=(3, 4), freq=<Parameter>, layout='interleaved', heads=2, base=10.0)",
+        ),
+        (
+            MRoPE(8, (2, 1, 1), shape=(2, 2, 2), interleaved=True),
+            "MRoPE(head_dim=8, shape=(2, 2, 2), base=1000000.0, layout='interleaved', sections=(2, 1, 1), "
+            "interleaved=True)",
+        ),
+    ],
+)
+def test_encodings_print_what_they_are_made_of(made, text):
+    assert repr(made) == text
+
+
+def test_device_and_dtype_are_those_of_what_is_learned_and_the_rest_keeps_float32():
+    where = {"device": "meta", "dtype": torch.bfloat16}
+    for rope in (GridRoPE(8, (3, 4), **where), MRoPE(8, (2, 1, 1), shape=(2, 2, 2), **where)):
+        assert rope.freq.is_meta and rope.freq.dtype == torch.float32
+        assert rope.to_empty(device="cpu").freq.isfinite().all()
+    table = GridSinusoidal(8, coordinates=TABLE, **where).coordinates
+    assert table.is_meta and table.dtype == torch.float32
+    assert MixedRoPE(8, 2, (3, 4), **where).freq.dtype == torch.bfloat16
+    learned = MixedRoPE(8, 2, (3, 4), dtype=torch.bfloat16).freq
+    assert isinstance(learned, nn.Parameter) and learned.isfinite().all()
+    with torch.device("meta"):
+        for rope in (GridRoPE(8, (3, 4), device="cpu"), MixedRoPE(8, 2, (3, 4), device="cpu")):
+            assert not rope.freq.is_meta

@@ -179,15 +179,29 @@ class Operations(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-@pytest.mark.parametrize("graph", [True, False])
-def test_a_graph_holds_the_formula_and_memory_sees_fewer_passes(graph, monkeypatch):
+def test_without_a_compiler_memory_sees_fewer_passes():
     x, angle = torch.randn(2, 3, 5, 8), torch.randn(5, 4)
-    expected = rotate_pairs(x, angle.cos(), angle.sin(), "interleaved")
-    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: graph)
     with Operations() as done:
         found = rotate_by(x, angle)  # pairs of neighbours and a scale of 1, unless others are asked for
-    torch.testing.assert_close(found, expected)
-    assert ("view_as_complex" in done.names) is not graph
+    torch.testing.assert_close(found, rotate_pairs(x, angle.cos(), angle.sin(), "interleaved"))
+    assert "view_as_complex" in done.names
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_compiled_graph_holds_the_formula(layout):
+    torch._dynamo.reset()
+    called: list[str] = []
+
+    def record(graph: torch.fx.GraphModule, example: list[Tensor]) -> object:
+        called.extend(node.target for node in graph.graph.nodes if node.op == "call_method")
+        called.extend(node.target.__name__ for node in graph.graph.nodes if node.op == "call_function")
+        return graph.forward
+
+    x, angle = torch.randn(2, 3, 5, 8), torch.randn(5, 4)
+    compiled = torch.compile(rotate_by, fullgraph=True, backend=record)
+    torch.testing.assert_close(compiled(x, angle, layout=layout), rotate_by(x, angle, layout=layout))
+    assert "stack" in called
+    assert not {"view_as_complex", "addcmul_"} & set(called)  # which a compiler cannot fuse
 
 
 def test_what_lies_well_in_memory_is_not_copied():
@@ -233,7 +247,7 @@ def test_only_the_rows_that_turn_are_converted(to):
         scores.append(y @ y.mT)
     torch.testing.assert_close(scores[0], scores[1], rtol=0, atol=1e-12)
     assert torch.equal(moved.unflatten(0, (2, 8))[:, 4:], weight.unflatten(0, (2, 8))[:, 4:])
-    with pytest.raises(ValueError, match=r"rotary_dim is 10, but a head has 8 channels"):
+    with pytest.raises(ValueError, match="rotary_dim is 10"):
         convert_layout(weight, 8, to=to, rotary_dim=10)
 
 
@@ -284,17 +298,6 @@ def test_x_is_left_alone(layout):
     before = x.clone()
     rotate(x, torch.arange(4), frequencies(8), layout=layout)
     assert torch.equal(x, before)
-
-
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("length", [0, 1])
-@pytest.mark.parametrize("batched", [False, True])
-def test_short_sequences(layout, length, batched):
-    x = torch.randn(2, 3, length, 8)
-    pos = torch.arange(length)
-    if batched:
-        pos = pos.expand(2, length)
-    assert rotate(x, pos, frequencies(8), layout=layout).shape == x.shape
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -379,14 +382,6 @@ def test_given_frequencies_replace_the_default():
     assert torch.equal(turned[..., 2:4], x[..., 2:4])  # a frequency of 0 leaves its pair alone
 
 
-def test_a_model_built_without_memory_gets_its_frequencies_with_it():
-    with torch.device("meta"):
-        model = torch.nn.Sequential(torch.nn.Linear(4, 4), RoPE(8, 500.0))
-    assert model[1].freq.is_meta
-    model.to_empty(device="cpu")
-    assert torch.equal(model[1].freq, frequencies(8, 500.0))
-
-
 def test_to_empty_keeps_what_has_values_and_marks_what_has_lost_them():
     rope = RoPE(4, freq=torch.tensor([0.5, 0.25]))
     assert rope.to_empty(device="cpu").freq.tolist() == [0.5, 0.25]
@@ -445,52 +440,52 @@ def test_exported_it_takes_any_length(layout, strict):
 
 @pytest.mark.parametrize("shape", [(3, 7), (3, 0)])
 def test_dimensions_that_make_no_pairs_are_refused(shape):
-    with pytest.raises(ValueError, match=rf"last dimension is {shape[1]}, .* use a positive even number"):
+    with pytest.raises(ValueError, match=f"dimension is {shape[1]}, .*even"):
         rotate(torch.zeros(shape), torch.arange(3), torch.zeros(shape[1] // 2))
 
 
 @pytest.mark.parametrize("dim", [-2, 0, 5])
 def test_head_dimensions_that_make_no_pairs_are_refused(dim):
-    with pytest.raises(ValueError, match=rf"dim is {dim}, .* use a positive even number"):
+    with pytest.raises(ValueError, match=f"dim is {dim}, .*even"):
         RoPE(dim)
-    with pytest.raises(ValueError, match=rf"head_dim is {dim}, .* use a positive even number"):
+    with pytest.raises(ValueError, match=f"head_dim is {dim}, .*even"):
         RoPE(dim, freq=torch.ones(2))
-    with pytest.raises(ValueError, match=rf"dim is {dim}, .* use a positive even number"):
+    with pytest.raises(ValueError, match=f"dim is {dim}, .*even"):
         layout_permutation(dim)
-    with pytest.raises(ValueError, match=rf"head_dim is {dim}, .* use a positive even number"):
+    with pytest.raises(ValueError, match=f"head_dim is {dim}, .*even"):
         convert_layout(torch.zeros(4, 4), dim, to="half")
 
 
 def test_other_bad_input_is_refused():
     x, pos, freq = torch.zeros(2, 4, 3, 8), torch.arange(3), frequencies(8)
-    with pytest.raises(ValueError, match=r"layout is 'neox': use \"interleaved\" .* or \"half\""):
+    with pytest.raises(ValueError, match=r"layout is 'neox': .*half"):
         rotate(x, pos, freq, layout="neox")
-    with pytest.raises(ValueError, match=r"layout is 'neox': use \"interleaved\" .* or \"half\""):
+    with pytest.raises(ValueError, match=r"layout is 'neox': .*half"):
         RoPE(8, layout="neox")
-    with pytest.raises(ValueError, match=r"to is 'neox': use \"interleaved\" .* or \"half\""):
+    with pytest.raises(ValueError, match=r"to is 'neox': .*half"):
         convert_layout(torch.zeros(8, 8), 8, to="neox")
-    with pytest.raises(ValueError, match=r"base is 0, .* use a positive number"):
+    with pytest.raises(ValueError, match=r"base is 0, .*positive"):
         RoPE(8, 0)
-    with pytest.raises(ValueError, match=r"freq has shape \(8,\) .* use frequencies\(8\).* pass that slice of x"):
+    with pytest.raises(ValueError, match=r"freq .*frequencies\(8\)"):
         rotate(x, pos, torch.ones(8))
-    with pytest.raises(
-        ValueError, match=r"freq has shape \(8,\), but 8 channels turn, in 4 .* \(rotary_dim/2,\) = \(4,\)"
-    ):
+    with pytest.raises(ValueError, match=r"freq .*\(rotary_dim/2,\) = \(4,\)"):
         RoPE(8, freq=torch.ones(8))
-    with pytest.raises(ValueError, match=r"single vector is x\[None, :\]"):
+    with pytest.raises(ValueError, match="freq is a list: use a tensor"):
+        RoPE(8, freq=[1.0, 0.1, 0.01, 0.001])
+    with pytest.raises(ValueError, match=r"x\[None, :\]"):
         rotate(torch.zeros(8), at(0), freq)
-    with pytest.raises(ValueError, match=r"pos has shape \(\): .* torch\.tensor\(\[p\]\)"):
+    with pytest.raises(ValueError, match=r"pos .*torch\.tensor\(\[p\]\)"):
         rotate(x, torch.tensor(3), freq)
-    with pytest.raises(ValueError, match=r"pos is torch\.bool, .* use torch\.arange\(length\)"):
+    with pytest.raises(ValueError, match=r"pos is torch\.bool, .*torch\.arange"):
         rotate(x, torch.ones(3, dtype=torch.bool), freq)
-    with pytest.raises(ValueError, match=r"pos holds 4 positions for 3 vectors: .* torch\.arange\(3\)"):
+    with pytest.raises(ValueError, match=r"pos holds 4 .*torch\.arange\(3\)"):
         rotate(x, torch.arange(4), freq)
-    with pytest.raises(ValueError, match=r"3 sequences and the batch has 2: pass \(2, L\), or \(L,\)"):
+    with pytest.raises(ValueError, match=r"pos .*3 sequences .*\(2, L\)"):
         rotate(x, pos.expand(3, 3), freq)
-    with pytest.raises(ValueError, match=r"there is a single sequence: pass \(L,\) = \(3,\)"):
+    with pytest.raises(ValueError, match=r"pos .*single sequence: .*\(3,\)"):
         rotate(x[0, 0], pos[None], freq)
     for weight in (torch.zeros(12, 8), torch.zeros(1, 8, 8)):
-        with pytest.raises(ValueError, match=r"multiple of 8: pass W_q or W_k as nn\.Linear holds it"):
+        with pytest.raises(ValueError, match=r"weight .*multiple of 8"):
             convert_layout(weight, 8, to="half")
 
 
@@ -561,14 +556,14 @@ def test_compiled_with_frequencies_and_scales_of_a_sequence_it_is_the_same(layou
 
 def test_frequencies_that_fit_no_batch_are_refused():
     x, pos = torch.zeros(2, 4, 3, 8), torch.arange(3)
-    with pytest.raises(ValueError, match=r"frequencies for 3 sequences and the batch has 2: pass one .* = \(4,\) if"):
+    with pytest.raises(ValueError, match=r"freq .*3 sequences .*batch has 2: .*\(4,\)"):
         rotate(x, pos, torch.ones(3, 4))
     for count in (1, 2):
-        with pytest.raises(ValueError, match=rf"for {count} sequences and there is a single sequence: .* = \(4,\) if"):
+        with pytest.raises(ValueError, match=rf"freq .*{count} sequences .*single sequence: .*\(4,\)"):
             rotate(x[0, 0], pos, torch.ones(count, 4))
-    with pytest.raises(ValueError, match=r"freq has shape \(2, 8\) .* use frequencies\(8\), or \(B, d/2\)"):
+    with pytest.raises(ValueError, match=r"freq .*frequencies\(8\)"):
         rotate(x, pos, torch.ones(2, 8))
-    with pytest.raises(ValueError, match=r"freq has shape \(1, 2, 4\) .* use frequencies\(8\)"):
+    with pytest.raises(ValueError, match=r"freq .*frequencies\(8\)"):
         rotate(x, pos, torch.ones(1, 2, 4))
 
 
@@ -576,14 +571,12 @@ def test_scales_that_fit_no_angles_are_refused():
     pos, freq = torch.arange(3), frequencies(8)
     for x, full in ((torch.zeros(2, 5, 3, 8), (2, 3, 4)), (torch.zeros(3, 8), (3, 4))):
         for shape in ((3,), (3, 8), (4, 4), (7, 3, 4), (2, 5, 3, 4)):
-            with pytest.raises(
-                ValueError, match=re.escape(f"scale has shape {shape}, but there is an angle for each of {full}")
-            ):
+            with pytest.raises(ValueError, match=rf"scale .*{re.escape(str(full))}: use a number"):
                 rotate(x, pos, freq, scale=torch.ones(shape))
         for shape in ((), (1,), (4,), (3, 1), full):
             assert rotate(x, pos, freq, scale=torch.ones(shape)).shape == x.shape
     assert rotate(torch.zeros(2, 3, 8), pos, freq, scale=torch.ones(2, 1, 1)).shape == (2, 3, 8)
-    with pytest.raises(ValueError, match=r"use a number, or that shape"):
+    with pytest.raises(ValueError, match=r"scale .*use a number"):
         rotate(torch.zeros(3, 8), pos, freq, scale=torch.ones(1, 3, 4))
 
 
@@ -626,7 +619,7 @@ def test_given_frequencies_are_those_of_the_channels_that_turn():
     x = torch.randn(1, 1, 3, 8)
     turned = rotate(x[..., :4], torch.arange(3), torch.tensor([0.5, 0.25]))
     assert torch.equal(rope.query(x, torch.arange(3)), torch.cat((turned, x[..., 4:]), -1))
-    with pytest.raises(ValueError, match=r"freq has shape \(4,\), but 4 channels turn, in 2 pairs: .* = \(2,\)"):
+    with pytest.raises(ValueError, match=r"freq .*\(2,\)"):
         RoPE(8, freq=torch.ones(4), rotary_dim=4)
 
 
@@ -662,28 +655,26 @@ def test_a_partial_rotation_keeps_the_dtype(dtype, device):
 
 def test_bad_parts_and_factors_are_refused():
     for turned in (-2, 0, 3):
-        with pytest.raises(ValueError, match=rf"rotary_dim is {turned}, .* use a positive even number"):
+        with pytest.raises(ValueError, match=f"rotary_dim is {turned}, .*even"):
             RoPE(8, rotary_dim=turned)
-    with pytest.raises(ValueError, match=r"rotary_dim is 10, but a head has 8 channels: use a smaller one"):
+    with pytest.raises(ValueError, match="rotary_dim is 10"):
         RoPE(8, rotary_dim=10)
     for factor in (0.0, -1.0, math.nan, math.inf):
-        with pytest.raises(ValueError, match=rf"attention_factor is {factor}, .* use a positive number"):
+        with pytest.raises(ValueError, match=f"attention_factor is {factor}, .*positive"):
             RoPE(8, attention_factor=factor)
 
 
 def test_vectors_of_another_head_are_refused():
     rope = RoPE(8, rotary_dim=4)
-    with pytest.raises(
-        ValueError, match=r"x has shape \(1, 1, 3, 16\), .* \(..., L, 8\): make it with head_dim=16; .*dim"
-    ):
+    with pytest.raises(ValueError, match=r"x .*head_dim=16; .*rotary_dim"):
         rope.query(torch.zeros(1, 1, 3, 16), torch.arange(3))
-    with pytest.raises(ValueError, match=r"x has shape \(1, 1, 3, 4\), .* make it with head_dim=4"):
+    with pytest.raises(ValueError, match=r"x .*head_dim=4"):
         rope.key(torch.zeros(1, 1, 3, 4), torch.arange(3))
-    with pytest.raises(ValueError, match=r"x has shape \(8,\), .* make it with head_dim=8"):
+    with pytest.raises(ValueError, match=r"x .*head_dim=8"):
         rope.key(torch.zeros(8), torch.arange(1))
-    with pytest.raises(ValueError, match=r"x has shape \(\), .* make it with head_dim=1"):
+    with pytest.raises(ValueError, match=r"x .*head_dim=1"):
         rope.key(torch.zeros(()), torch.arange(1))
-    with pytest.raises(ValueError, match=r"pos holds 4 positions for 3 vectors"):
+    with pytest.raises(ValueError, match="pos holds 4"):
         rope.key(torch.zeros(1, 1, 3, 8), torch.arange(4))
 
 
@@ -732,7 +723,7 @@ def test_a_function_of_the_length_meets_empty_sequences(pos):
 
 
 def test_a_single_position_is_refused_before_its_length_is_asked():
-    with pytest.raises(ValueError, match=r"pos has shape \(\): .* torch\.tensor\(\[p\]\)"):
+    with pytest.raises(ValueError, match=r"pos .*torch\.tensor\(\[p\]\)"):
         RoPE(4, freq=halving).query(torch.zeros(1, 1, 1, 4), torch.tensor(3))
 
 
@@ -786,10 +777,9 @@ def test_with_raw_keys_each_step_is_the_last_row_of_a_full_pass_of_its_length(ba
         assert t < 2 or (kept - step).abs().max() > 1e-4
 
 
-@pytest.mark.parametrize("freq", [None, halving])
-def test_a_compiled_rope_is_the_same(freq):
+def test_a_compiled_rope_with_a_function_of_the_length_is_the_same():
     torch._dynamo.reset()
-    rope = RoPE(8, freq=freq, rotary_dim=4, attention_factor=1.5)
+    rope = RoPE(8, freq=halving, rotary_dim=4, attention_factor=1.5)
     compiled = torch.compile(rope.query, fullgraph=True, backend="aot_eager")
     for x, pos in (
         (torch.randn(2, 3, 5, 8), torch.arange(5)),
@@ -807,19 +797,66 @@ class Query(torch.nn.Module):
         return self.rope.query(x, pos)
 
 
-@pytest.mark.parametrize("freq", [None, halving])
 @pytest.mark.parametrize("strict", [True, False])
-def test_an_exported_rope_takes_any_length(freq, strict):
+def test_an_exported_rope_with_a_function_of_the_length_takes_any_length(strict):
     length = torch.export.Dim("length", min=2)
-    rope = RoPE(8, freq=freq, rotary_dim=4, attention_factor=1.5)
+    rope = RoPE(8, freq=halving, rotary_dim=4, attention_factor=1.5)
     args = torch.randn(2, 3, 5, 8), torch.arange(5)
     program = torch.export.export(Query(rope), args, dynamic_shapes=({2: length}, {0: length}), strict=strict)
     x, pos = torch.randn(2, 3, 33, 8), torch.arange(33) * 7
     torch.testing.assert_close(program.module()(x, pos), rope.query(x, pos))
 
 
-@pytest.mark.parametrize("value", [math.nan, math.inf])
-def test_numbers_that_are_none_come_out_again(value):
-    x = torch.full((1, 1, 2, 4), value)
-    assert not rotate(x, torch.arange(2), frequencies(4)).isfinite().all()
-    assert not RoPE(4, freq=torch.full((2,), value)).query(torch.ones(1, 1, 2, 4), torch.arange(1, 3)).isfinite().all()
+# What modules go through
+
+
+@pytest.mark.parametrize(
+    ("rope", "text"),
+    [
+        (RoPE(64), "RoPE(head_dim=64, base=10000.0, layout='interleaved')"),
+        (RoPE(8, freq=frequencies(8), layout="half"), "RoPE(head_dim=8, freq=<Tensor>, layout='half')"),
+        (RoPE(8, freq=torch.nn.Parameter(frequencies(8))), "RoPE(head_dim=8, freq=<Parameter>, layout='interleaved')"),
+        (RoPE(8, freq=halving), "RoPE(head_dim=8, freq=<function>, layout='interleaved')"),
+        (
+            RoPE(8, rotary_dim=4, attention_factor=1.25),
+            "RoPE(head_dim=8, base=10000.0, layout='interleaved', rotary_dim=4, attention_factor=1.25)",
+        ),
+    ],
+)
+def test_a_rope_prints_what_it_is_made_of(rope, text):
+    assert repr(rope) == text
+
+
+def test_device_and_dtype_are_those_of_learned_frequencies_and_others_keep_float32(device):
+    rope = RoPE(8, device=device, dtype=torch.bfloat16)
+    assert rope.freq.device.type == device and rope.freq.dtype == torch.float32
+    learned = RoPE(8, freq=torch.nn.Parameter(frequencies(8)), device=device, dtype=torch.bfloat16)
+    assert learned.freq.device.type == device and learned.freq.dtype == torch.bfloat16
+    assert isinstance(learned.freq, torch.nn.Parameter)
+    given_ = RoPE(8, freq=torch.tensor([1.0, 0.5, 0.25, 0.125]), device=torch.device(device), dtype=torch.float64)
+    assert given_.freq.tolist() == [1.0, 0.5, 0.25, 0.125] and given_.freq.dtype == torch.float32
+    with torch.device("meta"):
+        assert torch.equal(RoPE(8, device="cpu").freq, frequencies(8, device="cpu"))
+    assert torch.equal(RoPE(8, 500.0, device="meta").to_empty(device="cpu").freq, frequencies(8, 500.0))
+
+
+@pytest.mark.parametrize("name", ["freq", "inv_freq"])
+def test_frequencies_in_a_checkpoint_are_compared_and_not_loaded(name):
+    model = torch.nn.Sequential(torch.nn.Linear(4, 4), RoPE(8))
+    weights = {"0.weight": torch.ones(4, 4), "0.bias": torch.zeros(4)}
+    for saved in (frequencies(8), frequencies(8).bfloat16(), frequencies(8).double(), frequencies(8).to("meta")):
+        state = {**weights, f"1.{name}": saved}
+        model.load_state_dict(state)
+        assert torch.equal(model[1].freq, frequencies(8)) and torch.equal(model[0].weight, torch.ones(4, 4))
+        assert f"1.{name}" in state
+    for other in (frequencies(8, 500_000.0), frequencies(6)):
+        with pytest.raises(ValueError, match=rf"1\.{name} .*same base"):
+            model.load_state_dict({**weights, f"1.{name}": other})
+    with pytest.raises(RuntimeError, match=r"1\.elsewhere"):
+        model.load_state_dict({**weights, "1.elsewhere": frequencies(8)})
+
+
+def test_learned_frequencies_are_loaded():
+    rope = RoPE(4, freq=torch.nn.Parameter(frequencies(4)))
+    rope.load_state_dict({"freq": torch.tensor([0.5, 0.25])})
+    assert rope.freq.tolist() == [0.5, 0.25]
