@@ -74,7 +74,7 @@ def alibi(offset: Tensor, slope: float | Tensor, *, symmetric: bool = False) -> 
 
 
 class ALiBi(Encoding):
-    """b_ij = -m_h (i - j): a query loses sight of far keys, each head at its own rate.
+    """b_ij = -m_h (i - j): a query loses sight of far keys, at a rate for each head.
 
     The bias is added to q·k/√d and not divided by √d itself. Keys and values hold no
     position, so a cached step needs only the row of its query. Distances above 2^24 are
@@ -92,10 +92,10 @@ class ALiBi(Encoding):
         ValueError: If heads is not positive, or slopes has another shape.
 
     Example:
-        >>> from posenc import attend
+        >>> from posenc import attention
         >>> q, k, v = torch.randn(3, 1, 8, 5, 64)  # (B, H, L, d) each
         >>> alibi, pos = ALiBi(heads=8), torch.arange(5)
-        >>> attend(q, k, v, alibi, pos, pos).shape
+        >>> attention(q, k, v, alibi, pos).shape
         torch.Size([1, 8, 5, 64])
 
     References:

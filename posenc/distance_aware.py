@@ -47,7 +47,7 @@ def distance_weight(R: Tensor, w: float | Tensor, v: float | Tensor) -> Tensor:
 
 
 class DistanceAware(Encoding):
-    """s_ij ← max(s_ij, 0) · R̂(|i - j|; w_h, v_h): each head prefers far or near keys.
+    """s_ij ← max(s_ij, 0) · R̂(|i - j|; w_h, v_h): heads prefer far or near keys.
 
     Far keys get more if w > 0, near ones if w < 0. Without the ReLU, a negative score
     would reverse the preference. The ReLU leaves logits of 0, so weights above 0:
@@ -68,10 +68,10 @@ class DistanceAware(Encoding):
         ValueError: If heads is not positive.
 
     Example:
-        >>> from posenc import attend
+        >>> from posenc import attention
         >>> q, k, v = torch.randn(3, 1, 8, 5, 64)  # (B, H, L, d) each
         >>> encoding, pos = DistanceAware(heads=8), torch.arange(5)
-        >>> attend(q, k, v, encoding, pos, pos).shape
+        >>> attention(q, k, v, encoding, pos).shape
         torch.Size([1, 8, 5, 64])
 
     References:

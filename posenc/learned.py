@@ -41,7 +41,7 @@ def stretch_table(table: Tensor, length: int) -> Tensor:
 
 
 class Learned(Encoding):
-    """x_i ← x_i + P[i]: whatever a position should mean is learned, for each by itself.
+    """x_i ← x_i + P[i]: whatever a position should mean is learned, each by itself.
 
     It is added wherever the model calls `embed`: once, before the first layer (BERT,
     GPT-2), or in every layer, with one `Learned` for all layers or one for each. A

@@ -38,7 +38,7 @@ def shaw_label(offset: Tensor, clip: int) -> Tensor:
 
 
 class Shaw(Encoding):
-    """b_ij = q_i · a^K_ij / √d, r_ij = a^V_ij: offsets add vectors to keys and values.
+    """b_ij = q_i · a^K_ij / √d, r_ij = a^V_ij: vectors for keys and values.
 
     a_ij is row clip(j - i, -k, k) + k of a table with 2k+1 rows. The tensor of all
     a_ij, (Lq, Lk, d), is never built. For the keys, q meets all 2k+1 rows once, and
@@ -63,10 +63,10 @@ class Shaw(Encoding):
         ValueError: If head_dim or heads is not positive, or clip is negative.
 
     Example:
-        >>> from posenc import attend
+        >>> from posenc import attention
         >>> q, k, v = torch.randn(3, 1, 8, 5, 64)  # (B, H, L, d) each
         >>> shaw, pos = Shaw(64, clip=4), torch.arange(5)
-        >>> attend(q, k, v, shaw, pos, pos).shape
+        >>> attention(q, k, v, shaw, pos).shape
         torch.Size([1, 8, 5, 64])
 
     References:
@@ -133,8 +133,8 @@ class Shaw(Encoding):
             nn.init.uniform_(table, -bound, bound)
 
     def extra_repr(self) -> str:
-        sizes = f"head_dim={self.head_dim}, clip={self.clip}, heads={self.heads}"
-        return f"{sizes}, values={self.values}"
+        names = ("head_dim", "clip", "heads", "values")
+        return ", ".join(f"{name}={getattr(self, name)}" for name in names)
 
 
 def shaw_naive(
@@ -157,17 +157,17 @@ def shaw_naive(
         causal: Whether a query sees only keys with kpos <= qpos.
 
     Returns:
-        z, (B, H, Lq, d), as `attend` with `Shaw` has it.
+        z, (B, H, Lq, d), as `attention` with `Shaw` has it.
 
     Raises:
         ValueError: If the shapes do not match.
 
     Example:
-        >>> from posenc import attend
+        >>> from posenc import attention
         >>> q, k, v = torch.randn(3, 1, 8, 5, 64)
         >>> shaw, pos = Shaw(64, clip=4), torch.arange(5)
         >>> z = shaw_naive(q, k, v, shaw.key_table, shaw.value_table, pos, pos)
-        >>> torch.allclose(z, attend(q, k, v, shaw, pos, pos), atol=1e-5)
+        >>> torch.allclose(z, attention(q, k, v, shaw, pos), atol=1e-5)
         True
 
     References:
@@ -218,17 +218,17 @@ def shaw_fused(
         value_table: The same for the values, or None if there is no value term.
 
     Returns:
-        z, (B, H, L, d), in q's dtype, as `attend` with `Shaw` has it.
+        z, (B, H, L, d), in q's dtype, as `attention` with `Shaw` has it.
 
     Raises:
         ValueError: If the shapes do not match, or q, k and v are not equally long.
 
     Example:
-        >>> from posenc import attend
+        >>> from posenc import attention
         >>> q, k, v = torch.randn(3, 1, 8, 50, 64)
         >>> shaw, pos = Shaw(64, clip=4), torch.arange(50)
         >>> z = shaw_fused(q, k, v, shaw.key_table, shaw.value_table)
-        >>> torch.allclose(z, attend(q, k, v, shaw, pos, pos), atol=1e-5)
+        >>> torch.allclose(z, attention(q, k, v, shaw, pos), atol=1e-5)
         True
 
     References:
@@ -335,5 +335,5 @@ def _check_whole_pass(q: Tensor, k: Tensor, v: Tensor) -> None:
     if q.shape[2] != k.shape[2] or q.shape[3] != v.shape[3]:
         raise ValueError(
             f"q, k and v have shapes {tuple(q.shape)}, {tuple(k.shape)} and {tuple(v.shape)}: "
-            f"use the same L and d in all; for a cached step, use attend with Shaw"
+            f"use the same L and d in all; for a cached step, use attention with Shaw"
         )

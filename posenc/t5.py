@@ -15,7 +15,7 @@ def t5_bucket(
     max_distance: int = 128,
     bidirectional: bool = False,
 ) -> Tensor:
-    """Near offsets have a bucket each; far ones share buckets that grow geometrically.
+    """Near offsets have a bucket each; far ones share buckets that grow with distance.
 
     With n = max(i - j, 0) and e = buckets/2, the bucket is n if n < e, and otherwise
     min(buckets - 1, e + ⌊ln(n/e) / ln(max_distance/e) · (buckets - e)⌋). If
@@ -88,10 +88,10 @@ class T5Bias(Encoding):
         ValueError: If heads is not positive, or buckets and max_distance do not fit.
 
     Example:
-        >>> from posenc import attend
+        >>> from posenc import attention
         >>> q, k, v = torch.randn(3, 1, 8, 5, 64)  # (B, H, L, d) each
         >>> t5, pos = T5Bias(heads=8), torch.arange(5)
-        >>> attend(q, k, v, t5, pos, pos, scale=1.0).shape
+        >>> attention(q, k, v, t5, pos, scale=1.0).shape
         torch.Size([1, 8, 5, 64])
 
     References:
@@ -139,9 +139,8 @@ class T5Bias(Encoding):
         nn.init.zeros_(self.table)
 
     def extra_repr(self) -> str:
-        sizes = f"heads={self.heads}, buckets={self.buckets}"
-        limit = f"max_distance={self.max_distance}, bidirectional={self.bidirectional}"
-        return f"{sizes}, {limit}"
+        names = ("heads", "buckets", "max_distance", "bidirectional")
+        return ", ".join(f"{name}={getattr(self, name)}" for name in names)
 
 
 # Checks of input

@@ -1,5 +1,7 @@
 """Transformer-XL's attention: a query meets a key's content and distance (Dai et al., 2019)."""
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -18,10 +20,10 @@ BLOCK = 128  # keys that share their sines in a decoding step
 
 
 def relative_shift(x: Tensor, keys: int | None = None) -> Tensor:
-    """Turns a table of queries and distances into one of queries and keys, as a view.
+    """Turns a table of queries and distances into one of queries and keys.
 
     Row i moves left by Lq - 1 - i. Column c of x stands for the distance Lk - 1 - c,
-    and the last query stands at the last key. Nothing is copied: the same memory is
+    and the last query stands at the last key. The result is a view: the same memory is
     read in rows of N - 1 numbers instead of N.
 
     Args:
@@ -56,7 +58,7 @@ def relative_shift(x: Tensor, keys: int | None = None) -> Tensor:
 
 
 class TransformerXL(Encoding):
-    """√d s_ij = q_i·k_j + q_i·ρ_ij + u·k_j + v·ρ_ij, with ρ_ij = W R_(i-j): four terms.
+    """√d s_ij = q_i·k_j + q_i·ρ_ij + u·k_j + v·ρ_ij, where ρ_ij = W R_(i-j).
 
     Content meets content, and content meets a distance. u prefers some contents and v
     some distances, whatever the query is. R_(i-j), (D,), is the sinusoid of a distance,
@@ -85,10 +87,10 @@ class TransformerXL(Encoding):
         ValueError: If model_dim is odd, or a size, clamp or base is out of range.
 
     Example:
-        >>> from posenc import attend
+        >>> from posenc import attention
         >>> q, k, v = torch.randn(3, 1, 8, 5, 64)  # (B, H, L, d) each
         >>> xl, pos = TransformerXL(512, heads=8, head_dim=64), torch.arange(5)
-        >>> attend(xl.query(q, pos), k, v, xl, pos, pos).shape
+        >>> attention(q, k, v, xl, pos).shape
         torch.Size([1, 8, 5, 64])
 
     References:
@@ -110,11 +112,10 @@ class TransformerXL(Encoding):
         _check_sizes(model_dim, heads, head_dim, clamp, base)
         self.model_dim, self.heads, self.head_dim = model_dim, heads, head_dim
         self.clamp, self.base = clamp, base
-        table = torch.empty(heads * head_dim, model_dim, device=device, dtype=dtype)
-        vector = torch.empty(heads, head_dim, device=device, dtype=dtype)
-        self.weight = nn.Parameter(table)
-        self.u = nn.Parameter(vector)
-        self.v = nn.Parameter(torch.empty_like(vector))
+        made: dict[str, Any] = {"device": device, "dtype": dtype}
+        self.weight = nn.Parameter(torch.empty(heads * head_dim, model_dim, **made))
+        self.u = nn.Parameter(torch.empty(heads, head_dim, **made))
+        self.v = nn.Parameter(torch.empty(heads, head_dim, **made))
         self.reset_parameters()
 
     def query(self, q: Tensor, pos: Tensor) -> Tensor:
@@ -127,7 +128,7 @@ class TransformerXL(Encoding):
         q = q.to(wide) - self.u.to(wide)[:, None]  # u came with the query
         w = self._project(q) * self.head_dim**-0.5
         if self.clamp is not None:
-            return self._look_up(w, qpos, kpos, self.clamp)
+            return _look_up(w, qpos, kpos, self.clamp, self.base)
         last = kpos[:, -1:]  # positions count from here, so that angles stay small
         back = last - kpos
         back = back[:1] if kpos.stride(0) == 0 else back  # all sequences share one row
@@ -136,13 +137,14 @@ class TransformerXL(Encoding):
     def widen(
         self, q: Tensor, k: Tensor, qpos: Tensor, kpos: Tensor
     ) -> tuple[Tensor, Tensor]:  # fmt: skip
-        """Queries and keys whose plain product is the whole score, for a fused kernel.
+        """Queries and keys whose plain product is the whole score.
 
-        q' = [q + u ; (q + v) W rotated by i] and k' = [k ; R_(-j)]. Give both to
-        `scaled_dot_product_attention` with scale=head_dim**-0.5. No matrix of biases
-        exists. A pair costs d + D multiplications instead of d, and a key holds d + D
-        channels, D of them the same for all heads. Torch's flash kernel takes up to 256
-        channels, and as many in v; its memory-efficient kernel takes more.
+        They are for a fused kernel: q' = [q + u ; (q + v) W rotated by i] and k' = [k ;
+        R_(-j)]. Give both to `scaled_dot_product_attention` with scale=head_dim**-0.5.
+        No matrix of biases exists. A pair costs d + D multiplications instead of d, and
+        a key holds d + D channels, D of them the same for all heads. Torch's flash
+        kernel takes up to 256 channels, and as many in v; its memory-efficient kernel
+        takes more.
 
         Args:
             q: (B, H, Lq, d), as projected: without `query`.
@@ -157,13 +159,13 @@ class TransformerXL(Encoding):
             ValueError: If there is a clamp, or shapes do not match.
 
         Example:
-            >>> from posenc import attend
+            >>> from posenc import attention
             >>> from torch.nn.functional import scaled_dot_product_attention
             >>> q, k, v = torch.randn(3, 1, 8, 5, 64)
             >>> xl, pos = TransformerXL(512, heads=8, head_dim=64), torch.arange(5)
             >>> wide = xl.widen(q, k, pos, pos)
             >>> z = scaled_dot_product_attention(*wide, v, is_causal=True, scale=1 / 8)
-            >>> expected = attend(xl.query(q, pos), k, v, xl, pos, pos)
+            >>> expected = attention(q, k, v, xl, pos)
             >>> torch.allclose(z, expected, atol=1e-5)
             True
         """
@@ -189,24 +191,14 @@ class TransformerXL(Encoding):
         freq = frequencies(self.model_dim, self.base, dtype=w.dtype, device=w.device)
         return rotate(w, pos, freq, layout="half")
 
-    def _look_up(self, w: Tensor, qpos: Tensor, kpos: Tensor, clamp: int) -> Tensor:
-        """Products with all distances up to the clamp; each pair takes one of them."""
-        _check_integers(qpos, kpos)
-        distance = torch.arange(clamp, -clamp - 1, -1, dtype=w.dtype, device=w.device)
-        table = w @ sinusoidal(distance, self.model_dim, self.base, layout="half").mT
-        column = clamp - (qpos.long()[:, :, None] - kpos.long()[:, None])  # (B, Lq, Lk)
-        column = column.clamp(0, 2 * clamp)[:, None]
-        return table.gather(-1, column.expand(*table.shape[:-1], -1))
-
     def reset_parameters(self) -> None:
         """Draws all parameters again, as the authors do: N(0, 0.02²)."""
         for parameter in self.parameters():
             nn.init.normal_(parameter, std=0.02)
 
     def extra_repr(self) -> str:
-        heads = f"heads={self.heads}, head_dim={self.head_dim}"
-        limits = f"clamp={self.clamp}, base={self.base}"
-        return f"model_dim={self.model_dim}, {heads}, {limits}"
+        names = ("model_dim", "heads", "head_dim", "clamp", "base")
+        return ", ".join(f"{name}={getattr(self, name)}" for name in names)
 
 
 def _meet(w: Tensor, back: Tensor, base: float) -> Tensor:
@@ -229,6 +221,16 @@ def _meet(w: Tensor, back: Tensor, base: float) -> Tensor:
         return score.flatten(-2)[..., :keys].flip(-1)  # the nearest key comes last
     wave = sinusoidal(back.to(w.dtype), w.shape[-1], base, layout="half")  # (B, Lk, D)
     return torch.einsum("bhiw, bjw -> bhij", w, wave)
+
+
+def _look_up(w: Tensor, qpos: Tensor, kpos: Tensor, clamp: int, base: float) -> Tensor:
+    """Products with all distances up to the clamp; each pair takes one of them."""
+    _check_integers(qpos, kpos)
+    distance = torch.arange(clamp, -clamp - 1, -1, dtype=w.dtype, device=w.device)
+    table = w @ sinusoidal(distance, w.shape[-1], base, layout="half").mT
+    column = clamp - (qpos.long()[:, :, None] - kpos.long()[:, None])  # (B, Lq, Lk)
+    column = column.clamp(0, 2 * clamp)[:, None]
+    return table.gather(-1, column.expand(*table.shape[:-1], -1))
 
 
 def _is_step(w: Tensor, back: Tensor) -> bool:
@@ -278,7 +280,7 @@ def _check_widening(
     if encoding.clamp is not None:
         raise ValueError(
             f"clamp is {encoding.clamp}, but only distances without a clamp are a product of queries "
-            f"and keys: use attend, or make the encoding with clamp=None"
+            f"and keys: use attention, or make the encoding with clamp=None"
         )
 
 

@@ -307,6 +307,16 @@ def test_given_slopes_replace_the_default():
     assert learned.slope.tolist() == [1.75, 1.0]  # nobody knows any more what was given
 
 
+def test_slopes_are_made_in_at_least_float32_unless_they_are_learned():
+    given = torch.tensor([0.75, 1 / 3], dtype=torch.float64)
+    assert ALiBi(2, dtype=torch.float64).slope.dtype == torch.float64
+    assert ALiBi(2, dtype=torch.bfloat16).slope.dtype == torch.float32
+    assert ALiBi(2, learned=True, dtype=torch.bfloat16).slope.dtype == torch.bfloat16
+    assert torch.equal(ALiBi(2, slopes=given).slope, given)
+    assert torch.equal(ALiBi(2, slopes=given, dtype=torch.float16).slope, given.float())
+    assert ALiBi(2, slopes=given, learned=True, dtype=torch.float16, device="meta").slope.is_meta
+
+
 def test_learned_slopes_can_be_reset():
     encoding = copy.deepcopy(ALiBi(4, learned=True))
     torch.nn.init.zeros_(encoding.slope)

@@ -368,7 +368,7 @@ def test_the_fused_form_in_half_precision_loses_no_more_than_rounding(dtype, ato
 
 def test_what_the_fused_form_cannot_take_is_refused():
     (q, k, v), table = vectors(dim=8), torch.zeros(5, 8, dtype=torch.float64)
-    with pytest.raises(ValueError, match=r"the same L and d .* use attend"):
+    with pytest.raises(ValueError, match=r"the same L and d .* use attention"):
         shaw_fused(q[:, :, 5:], k, v, table, table)
     with pytest.raises(ValueError, match="the same L and d"):
         shaw_fused(q, k, v[..., :4], table, table)
