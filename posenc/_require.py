@@ -94,8 +94,13 @@ def require_embedding(x: Tensor, pos: Tensor, model_dim: int) -> None:
 
 def require_heads(value: int) -> None:
     """A number of heads is at least 1."""
+    require_size(value, "heads", "the number of attention heads")
+
+
+def require_size(value: int, name: str, meaning: str) -> None:
+    """A size is at least 1; `meaning` says in words what is counted."""
     if not torch.compiler.is_exporting() and value < 1:
-        raise ValueError(f"heads is {value}: use the number of attention heads, 1 or more")
+        raise ValueError(f"{name} is {value}: use {meaning}, 1 or more")
 
 
 def require_same_heads(encoding: nn.Module, heads: int, q: Tensor) -> None:

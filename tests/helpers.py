@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from posenc import Encoding, attention_weights
 
@@ -65,3 +67,20 @@ def onnx_session(module: torch.nn.Module, **example: int | Tensor) -> Callable[.
         return session.run(None, {name: np.array(value, kinds[name]) for name, value in values.items()})[0]
 
     return call
+
+
+class Sizes(TorchDispatchMode):
+    """Records for each operation how many numbers its largest result has."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.of: dict[str, int] = {}
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        out, name = func(*args, **(kwargs or {})), func.overloadpacket.__name__
+        self.of[name] = max([self.of.get(name, 0), *(x.numel() for x in tree_leaves(out) if isinstance(x, Tensor))])
+        return out
+
+    @property
+    def largest(self) -> int:
+        return max(self.of.values())

@@ -1,7 +1,6 @@
 """posenc.alibi against loops and the formulas of published models, and the properties that the chapter shows."""
 
 import copy
-import io
 import math
 
 import numpy as np
@@ -11,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from posenc import Encoding, KVCache, NoPE, attend, attention_weights
+from posenc import NoPE, attend, attention_weights
 from posenc.alibi import ALiBi, alibi, alibi_slopes
+from tests.helpers import biases, close, heads, onnx_session
 
 HEADS = st.integers(1, 130)
 BOTH = pytest.mark.parametrize("symmetric", [False, True])
@@ -47,21 +47,6 @@ def mpt(heads: int) -> list[float]:
     power = 2 ** math.ceil(math.log2(heads))
     slopes = [1 / 2 ** (h * 8 / power) for h in range(1, power + 1)]
     return slopes if power == heads else (slopes[1::2] + slopes[::2])[:heads]
-
-
-def heads(length: int, count: int = 2, dim: int = 4, dtype: torch.dtype = torch.float64) -> Tensor:
-    return torch.randn(1, count, length, dim, dtype=dtype)
-
-
-def biases(
-    encoding: Encoding, qpos: Tensor, kpos: Tensor, count: int = 2, dtype: torch.dtype = torch.float64
-) -> Tensor:
-    """What `bias` adds to the score of every query and key, (B, H, Lq, Lk)."""
-    batch = max(len(qpos) if qpos.ndim == 2 else 1, len(kpos) if kpos.ndim == 2 else 1)
-    q, k = (torch.zeros(batch, count, pos.shape[-1], 4, dtype=dtype) for pos in (qpos, kpos))
-    f = encoding.score_bias(q, k, qpos.expand(batch, -1), kpos.expand(batch, -1))
-    b, h, i, j = (torch.arange(n) for n in (batch, count, qpos.shape[-1], kpos.shape[-1]))
-    return f(b[:, None, None, None], h[:, None, None], i[:, None], j)
 
 
 # Slopes
@@ -154,19 +139,9 @@ class Bias(torch.nn.Module):
 
 @pytest.mark.filterwarnings("ignore")  # torch's exporter warns of its own deprecations
 def test_one_onnx_graph_serves_any_number_of_heads():
-    pytest.importorskip("onnxscript")
-    runtime = pytest.importorskip("onnxruntime")
-    dynamic = torch.export.Dim.DYNAMIC
-    program = torch.onnx.export(
-        Bias().eval(), (12, 8, torch.tensor(0.5)), dynamic_shapes=(dynamic, dynamic, None),
-        input_names=["length", "heads", "slope"], dynamo=True, verbose=False,
-    )  # fmt: skip
-    graph = io.BytesIO()
-    program.save(graph)
-    session = runtime.InferenceSession(graph.getvalue(), providers=["CPUExecutionProvider"])
+    session = onnx_session(Bias(), length=12, heads=8, slope=torch.tensor(0.5))
     for length, count, slope in [(5, 1, 0.0), (9, 8, 0.25), (4, 12, 1.0), (3, 63, 0.5), (3, 64, 0.5), (2, 71, 2.0)]:
-        values = {"length": np.array(length), "heads": np.array(count), "slope": np.array(slope, dtype=np.float32)}
-        found = session.run(None, values)[0]
+        found = session(length=length, heads=count, slope=slope)
         assert found.dtype == np.float32
         np.testing.assert_allclose(found, Bias()(length, count, torch.tensor(slope)).numpy(), rtol=1e-6)
 
@@ -189,7 +164,7 @@ def test_attention_equals_loops(symmetric, count):
             for s, j in zip(scores, seen, strict=True):
                 expected[0, h, i] += math.exp(s) / total * v[0, h, j]
     found = attend(q, k, v, ALiBi(count, symmetric=symmetric), pos, pos, causal=not symmetric)
-    torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
+    close(found, expected)
 
 
 def test_the_bias_is_not_divided_by_the_root_of_the_dimension():
@@ -218,7 +193,7 @@ def test_the_column_form_is_the_same_after_a_causal_softmax(count, length):
     pos = torch.arange(length)
     score = q @ k.transpose(-2, -1) / 2 + alibi_slopes(count)[:, None, None].double() * pos
     column = score.masked_fill(~torch.ones(length, length, dtype=torch.bool).tril(), -torch.inf).softmax(-1)
-    torch.testing.assert_close(attention_weights(q, k, ALiBi(count), pos, pos), column, rtol=0, atol=1e-12)
+    close(attention_weights(q, k, ALiBi(count), pos, pos), column)
 
 
 def test_the_column_form_fails_in_bfloat16_and_the_relative_form_does_not():
@@ -243,7 +218,7 @@ def test_the_symmetric_form_cannot_tell_left_from_right(length, count):
     encoding, pos = ALiBi(count, symmetric=True), torch.arange(length)
     forward = attend(q, k, v, encoding, pos, pos, causal=False)
     backward = attend(q.flip(2), k.flip(2), v.flip(2), encoding, pos, pos, causal=False)
-    torch.testing.assert_close(backward, forward.flip(2), rtol=0, atol=1e-12)
+    close(backward, forward.flip(2))
 
 
 def test_slopes_of_zero_are_nope_and_steep_ones_look_at_the_last_token_only():
@@ -252,17 +227,6 @@ def test_slopes_of_zero_are_nope_and_steep_ones_look_at_the_last_token_only():
     assert torch.equal(flat, attention_weights(q, k, NoPE(), pos, pos))
     steep = attention_weights(q, k, ALiBi(2, slopes=torch.full((2,), 1e4)), pos, pos)
     torch.testing.assert_close(steep, torch.eye(6, dtype=torch.float64).expand(1, 2, 6, 6))
-
-
-def test_a_decoding_step_is_the_last_row_of_the_full_pass():
-    encoding, pos = ALiBi(2), torch.arange(9)
-    q, k, v = heads(9), heads(9), heads(9)
-    assert biases(encoding, pos[-1:], pos).shape == (1, 2, 1, 9)
-    assert torch.equal(biases(encoding, pos[-1:], pos), biases(encoding, pos, pos)[..., -1:, :])
-    cache = KVCache()
-    cache.extend(k[:, :, :-1], v[:, :, :-1], pos[:-1])
-    step = attend(q[:, :, -1:], *cache.extend(k[:, :, -1:], v[:, :, -1:], pos[-1:])[:2], encoding, pos[-1:], pos)
-    torch.testing.assert_close(step, attend(q, k, v, encoding, pos, pos)[:, :, -1:], rtol=0, atol=1e-12)
 
 
 def test_near_keys_differ_at_any_position_and_far_ones_up_to_2_to_the_24():
@@ -343,6 +307,16 @@ def test_given_slopes_replace_the_default():
     assert learned.slope.tolist() == [1.75, 1.0]  # nobody knows any more what was given
 
 
+def test_slopes_are_made_in_at_least_float32_unless_they_are_learned():
+    given = torch.tensor([0.75, 1 / 3], dtype=torch.float64)
+    assert ALiBi(2, dtype=torch.float64).slope.dtype == torch.float64
+    assert ALiBi(2, dtype=torch.bfloat16).slope.dtype == torch.float32
+    assert ALiBi(2, learned=True, dtype=torch.bfloat16).slope.dtype == torch.bfloat16
+    assert torch.equal(ALiBi(2, slopes=given).slope, given)
+    assert torch.equal(ALiBi(2, slopes=given, dtype=torch.float16).slope, given.float())
+    assert ALiBi(2, slopes=given, learned=True, dtype=torch.float16, device="meta").slope.is_meta
+
+
 def test_learned_slopes_can_be_reset():
     encoding = copy.deepcopy(ALiBi(4, learned=True))
     torch.nn.init.zeros_(encoding.slope)
@@ -375,12 +349,6 @@ def test_attention_is_differentiable_in_the_slopes(symmetric):
         return attention_weights(q, k, encoding, pos, pos, causal=not symmetric)
 
     assert torch.autograd.gradcheck(weights, torch.tensor([0.5, 0.1], dtype=torch.float64, requires_grad=True))
-
-
-@pytest.mark.parametrize("length", [0, 1])
-def test_short_sequences(length):
-    pos = torch.arange(length)
-    assert biases(ALiBi(2), pos, pos).shape == (1, 2, length, length)
 
 
 def test_positions_may_be_floats():

@@ -1,6 +1,8 @@
 """posenc.encoding: the doors, the protection of angles from casts, and the package's own names."""
 
 import copy
+import inspect
+import re
 import subprocess
 import sys
 
@@ -105,6 +107,54 @@ def test_every_factory_takes_the_same_keywords():
         encoding = factory(model_dim=64, heads=4, head_dim=16, length=512)
         assert isinstance(encoding, Encoding), name
         assert set(encoding.doors) <= set(Everything().doors)
+
+
+def arguments(encoding: Encoding) -> dict[str, object]:
+    """What `print` says that an encoding was made with."""
+    inside = re.fullmatch(rf"{type(encoding).__name__}\((.*)\)", repr(encoding))[1]
+    return eval(f"dict({inside})")
+
+
+@pytest.mark.parametrize("name", posenc.ENCODINGS)
+def test_a_printed_encoding_names_its_arguments_and_can_be_made_from_them(name):
+    encoding = posenc.ENCODINGS[name](model_dim=64, heads=4, head_dim=16, length=512)
+    found = arguments(encoding)
+    assert list(found)[:1] == list(inspect.signature(type(encoding)).parameters)[:1] or name == "nope"
+    assert found.keys() <= inspect.signature(type(encoding)).parameters.keys()
+    assert all(getattr(encoding, argument) == value for argument, value in found.items())
+    assert repr(type(encoding)(**found)) == repr(encoding)
+
+
+def test_options_that_were_chosen_are_printed():
+    assert repr(posenc.Shaw(64, 8, heads=2, values=False)) == "Shaw(head_dim=64, clip=8, heads=2, values=False)"
+    assert arguments(posenc.TransformerXL(8, 2, 4, clamp=5, base=50.0)) == {
+        "model_dim": 8, "heads": 2, "head_dim": 4, "clamp": 5, "base": 50.0,
+    }  # fmt: skip
+    assert arguments(posenc.T5Bias(2, 8, 20, bidirectional=True)) == {
+        "heads": 2, "buckets": 8, "max_distance": 20, "bidirectional": True,
+    }  # fmt: skip
+    assert arguments(posenc.ALiBi(2, symmetric=True, learned=True)) == {"heads": 2, "symmetric": True, "learned": True}
+    assert "slopes" in repr(posenc.ALiBi(2, slopes=torch.ones(2)))
+
+
+@pytest.mark.parametrize("name", [name for name in posenc.ENCODINGS if name != "nope"])
+def test_device_and_dtype_may_be_chosen_as_for_a_linear_layer(name):
+    encoding = posenc.ENCODINGS[name](model_dim=64, heads=4, head_dim=16, length=512)
+
+    def make(**options: object) -> Encoding:
+        return type(encoding)(**arguments(encoding), **options)
+
+    tensors = list(encoding.state_dict(keep_vars=True))
+    for dtype in (torch.float64, torch.bfloat16):
+        made = make(dtype=dtype)
+        assert [p.dtype for p in made.parameters()] == [dtype] * len(tensors)
+        assert all(b.dtype == torch.promote_types(b.dtype, torch.float32) for b in made.buffers())  # angles, slopes
+    for made in (make(device="meta"), make(device=torch.device("meta"), dtype=torch.float64)):
+        assert all(x.is_meta for x in (*made.parameters(), *made.buffers()))
+    for ours, theirs in zip(make().parameters(), encoding.parameters(), strict=True):
+        assert ours.dtype == theirs.dtype == torch.float32
+    with torch.device("meta"):
+        assert all(not x.is_meta for x in (*make(device="cpu").parameters(), *make(device="cpu").buffers()))
 
 
 def test_every_public_name_is_there():

@@ -42,15 +42,6 @@ def test_it_opens_one_door_and_has_one_parameter():
     assert (learned.model_dim, learned.length) == (6, 8)
 
 
-def test_positions_of_a_batch_equal_one_by_one():
-    learned, x = make(), exact(2, 3, 6)
-    pos = torch.stack((at(0, 1, 2), at(7, 0, 7)))
-    both = learned.embed(x, pos)
-    for n in range(2):
-        assert torch.equal(both[n], learned.embed(x[n], pos[n]))
-    assert torch.equal(learned.embed(x, pos[1:]), learned.embed(x, pos[1]))
-
-
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int16, torch.int32])
 def test_positions_may_be_any_integers(dtype):
     learned, x, pos = make(), exact(2, 3, 6), at(7, 0, 1)
@@ -151,13 +142,6 @@ def test_the_table_starts_as_small_noise():
     assert empty.table.std().item() == pytest.approx(0.02, rel=0.02)
 
 
-@pytest.mark.parametrize("length", [0, 1])
-def test_short_sequences(length):
-    x = exact(2, length, 6)
-    assert make().embed(x, torch.arange(length)).shape == (2, length, 6)
-    assert make().embed(x, torch.arange(length).expand(2, length)).shape == (2, length, 6)
-
-
 def test_positions_without_a_row_are_refused(device):
     learned = Learned(4, 512).to(device)
 
@@ -187,7 +171,7 @@ def test_other_bad_input_is_refused():
     with pytest.raises(ValueError, match=r"pos is torch\.bool"):
         learned.embed(torch.zeros(1, 1, 4), torch.tensor([True]))
     for sizes, name in (((0, 8), "model_dim"), ((4, 0), "length"), ((-4, 8), "model_dim")):
-        with pytest.raises(ValueError, match=rf"{name} is .*: use 1 or more"):
+        with pytest.raises(ValueError, match=rf"{name} is .* 1 or more"):
             Learned(*sizes)
     assert Learned(1, 1).table.shape == (1, 1)
 
@@ -208,18 +192,6 @@ def test_compiled_it_is_the_same_and_torch_refuses_what_has_no_row(backend):
     for pos in (at(0, 8, 1), at(0, -1, 1)):  # a negative one is not taken for the last row
         with pytest.raises(IndexError, match="out of range"):
             compiled(x, pos)
-
-
-@pytest.mark.parametrize("strict", [True, False])
-def test_exported_it_takes_any_length(strict):
-    learned = make(length=40)
-    length = torch.export.Dim("length", min=2, max=512)
-    shapes = {"x": {1: length}, "pos": {0: length}}
-    program = torch.export.export(
-        _Embed(learned), (exact(2, 5, 6), torch.arange(5)), dynamic_shapes=shapes, strict=strict
-    )
-    x, pos = exact(2, 33, 6), torch.arange(33) + 7
-    assert torch.equal(program.module()(x, pos), learned.embed(x, pos))
 
 
 @given(rows=st.integers(1, 7), length=st.integers(1, 20))

@@ -1,6 +1,5 @@
 """posenc.t5 against integer arithmetic and loops, and the properties that the chapter shows."""
 
-import io
 import math
 
 import numpy as np
@@ -10,9 +9,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from posenc import Encoding, KVCache, NoPE, attend, attention_weights
+from posenc import NoPE, attend, attention_weights
 from posenc.alibi import ALiBi
 from posenc.t5 import T5Bias, t5_bucket
+from tests.helpers import Layer, biases, close, heads, onnx_session
 
 MODES = pytest.mark.parametrize("bidirectional", [False, True])
 DTYPES = [
@@ -55,21 +55,6 @@ def bucket(offset: int, *settings: object, **named: object) -> int:
 def randomised(bias: T5Bias) -> T5Bias:
     torch.nn.init.normal_(bias.table)
     return bias
-
-
-def heads(length: int, count: int = 2, dim: int = 4, dtype: torch.dtype = torch.float64) -> Tensor:
-    return torch.randn(1, count, length, dim, dtype=dtype)
-
-
-def biases(
-    encoding: Encoding, qpos: Tensor, kpos: Tensor, count: int = 2, dtype: torch.dtype = torch.float64
-) -> Tensor:
-    """What `bias` adds to the score of every query and key, (B, H, Lq, Lk)."""
-    batch = max(len(qpos) if qpos.ndim == 2 else 1, len(kpos) if kpos.ndim == 2 else 1)
-    q, k = (torch.zeros(batch, count, pos.shape[-1], 4, dtype=dtype) for pos in (qpos, kpos))
-    f = encoding.score_bias(q, k, qpos.expand(batch, -1), kpos.expand(batch, -1))
-    b, h, i, j = (torch.arange(n) for n in (batch, count, qpos.shape[-1], kpos.shape[-1]))
-    return f(b[:, None, None, None], h[:, None, None], i[:, None], j)
 
 
 # Buckets
@@ -207,20 +192,10 @@ class Buckets(torch.nn.Module):
 
 @pytest.mark.filterwarnings("ignore")  # torch's exporter warns of its own deprecations
 def test_one_onnx_graph_serves_every_setting_and_is_exact():
-    pytest.importorskip("onnxscript")
-    runtime = pytest.importorskip("onnxruntime")
-    dynamic = torch.export.Dim.DYNAMIC
-    program = torch.onnx.export(
-        Buckets().eval(), (12, 32, 128), dynamic_shapes=(dynamic,) * 3,
-        input_names=["length", "buckets", "max_distance"], dynamo=True, verbose=False,
-    )  # fmt: skip
-    graph = io.BytesIO()
-    program.save(graph)
-    session = runtime.InferenceSession(graph.getvalue(), providers=["CPUExecutionProvider"])
+    session = onnx_session(Buckets(), length=12, buckets=32, max_distance=128)
     for length, buckets, max_distance in [(200, 32, 128), (400, 146, 905), (100, 40, 640), (30, 8, 20), (5, 4, 3)]:
         values = {"length": length, "buckets": buckets, "max_distance": max_distance}
-        found = session.run(None, {name: np.array(value) for name, value in values.items()})[0]
-        assert np.array_equal(found, Buckets()(length, buckets, max_distance).numpy()), values
+        assert np.array_equal(session(**values), Buckets()(**values).numpy()), values
 
 
 # The encoding
@@ -267,7 +242,7 @@ def test_attention_equals_loops(bidirectional):
             for s, j in zip(scores, seen, strict=True):
                 expected[0, h, i] += math.exp(s) / total * v[0, h, j]
     found = attend(q, k, v, encoding, pos, pos, causal=not bidirectional)
-    torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
+    close(found, expected)
 
 
 @MODES
@@ -287,7 +262,7 @@ def test_one_number_in_every_bucket_is_nope():
     torch.nn.init.constant_(encoding.table, 3.5)
     q, k = heads(9), heads(9)
     expected = attention_weights(q, k, NoPE(), pos, pos)
-    torch.testing.assert_close(attention_weights(q, k, encoding, pos, pos), expected, rtol=0, atol=1e-12)
+    close(attention_weights(q, k, encoding, pos, pos), expected)
 
 
 @MODES
@@ -303,23 +278,10 @@ def test_alibi_is_a_table_of_t5_as_far_as_offsets_have_buckets_of_their_own(bidi
     q, k = heads(exact), heads(exact)
     pos = torch.arange(exact)
     same = [attention_weights(q, k, e, pos, pos, causal=not bidirectional) for e in (encoding, alibi)]
-    torch.testing.assert_close(*same, rtol=0, atol=1e-12)
+    close(*same)
     further = torch.arange(exact + 4)
     gap = biases(encoding, further, further)[..., -1, 0] - biases(alibi, further, further)[..., -1, 0]
     assert gap.abs().min() > 0.01
-
-
-def test_a_decoding_step_is_the_last_row_of_the_full_pass():
-    encoding, pos = randomised(T5Bias(2)).double(), torch.arange(150)
-    q, k, v = heads(150), heads(150), heads(150)
-    full = attend(q, k, v, encoding, pos, pos)
-    row = biases(encoding, pos[-1:], pos)
-    assert torch.equal(row, biases(encoding, pos, pos)[..., -1:, :])
-    with torch.no_grad():
-        cache = KVCache()
-        cache.extend(k[:, :, :-1], v[:, :, :-1], pos[:-1])
-        step = attend(q[:, :, -1:], *cache.extend(k[:, :, -1:], v[:, :, -1:], pos[-1:])[:2], encoding, pos[-1:], pos)
-    torch.testing.assert_close(step, full[:, :, -1:], rtol=0, atol=1e-12)
 
 
 def test_it_serves_cross_attention_though_t5_has_none_there():
@@ -351,7 +313,7 @@ def test_scores_of_t5_are_not_scaled():
     score = q @ k.transpose(-2, -1) + biases(encoding, pos, pos, 1)
     score = score.masked_fill(~torch.ones(4, 4, dtype=torch.bool).tril(), -torch.inf)
     found = attention_weights(q, k, encoding, pos, pos, scale=1.0)
-    torch.testing.assert_close(found, score.softmax(-1), rtol=0, atol=1e-12)
+    close(found, score.softmax(-1))
 
 
 @MODES
@@ -394,19 +356,9 @@ def test_attention_is_differentiable_in_the_table():
     q, k = heads(6), heads(6)
 
     def weights(table: Tensor) -> Tensor:
-        return torch.func.functional_call(layer, {"encoding.table": table}, (q, k))
+        return torch.func.functional_call(layer, {"encoding.table": table}, (q, k), {"causal": False})
 
     assert torch.autograd.gradcheck(weights, torch.randn(4, 2, dtype=torch.float64, requires_grad=True))
-
-
-class Layer(torch.nn.Module):
-    def __init__(self, encoding: Encoding) -> None:
-        super().__init__()
-        self.encoding = encoding
-
-    def forward(self, q: Tensor, k: Tensor) -> Tensor:
-        pos = torch.arange(q.shape[2])
-        return attention_weights(q, k, self.encoding, pos, pos, causal=False)
 
 
 def test_layers_may_share_one_table():
@@ -428,12 +380,6 @@ def test_a_table_made_on_the_meta_device_is_zero_after_a_reset():
     assert encoding.table.is_meta
     encoding.to_empty(device="cpu").reset_parameters()
     assert torch.equal(encoding.table, torch.zeros(32, 2))
-
-
-@pytest.mark.parametrize("length", [0, 1])
-def test_short_sequences(length):
-    pos = torch.arange(length)
-    assert biases(T5Bias(2), pos, pos).shape == (1, 2, length, length)
 
 
 @pytest.mark.parametrize("buckets", [-4, 0, 1, 2, 3, 5, 33])

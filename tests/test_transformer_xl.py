@@ -8,14 +8,19 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
+from torch.nn.functional import scaled_dot_product_attention
 from torch.utils.flop_counter import FlopCounterMode
 
-from posenc import KVCache, NoPE, attend, attention_weights, sinusoidal
-from posenc.transformer_xl import TransformerXL, _distances, anywhere, relative_shift
+from posenc import NoPE, attend, attention_weights, sinusoidal
+from posenc.transformer_xl import BLOCK, TransformerXL, relative_shift
+from tests import helpers
+from tests.helpers import Sizes
 
-PASS = {"few": (2, 5), "many": (12, 12)}  # (Lq, Lk) whose products are multiplied as (x W) R, or as x (W R)
+PASS = {"few": (2, 5), "many": (12, 12)}  # (Lq, Lk) of a step, whose keys share sines, and of a whole pass
+
+
+def close(found: Tensor, expected: Tensor, atol: float = 1e-11) -> None:
+    helpers.close(found, expected, atol)
 
 
 @torch.no_grad()
@@ -53,10 +58,6 @@ def batched(*pos: Tensor, batch: int = 2) -> list[Tensor]:
 def dense(xl: TransformerXL, q: Tensor, qpos: Tensor, kpos: Tensor) -> Tensor:
     """The bias for raw queries, as a matrix."""
     return xl.score_bias(xl.query(q, qpos), q, qpos, kpos)
-
-
-def close(found: Tensor, expected: Tensor, atol: float = 1e-11) -> None:
-    torch.testing.assert_close(found, expected, rtol=0, atol=atol)
 
 
 # The shift
@@ -154,14 +155,6 @@ def test_positions_in_a_row_or_far_apart_or_between_tokens_equal_loops(lengths, 
     close(dense(xl, q, qpos, kpos), oracle(xl, q, qpos, kpos))
 
 
-@pytest.mark.parametrize("count", [1, 127, 128, 129, 255, 256, 257, 700])
-def test_blocks_of_any_number_of_distances_equal_loops(count):
-    xl, q = make(4, 1, 2), vectors(1, 1, 1, 2)
-    qpos, kpos = torch.tensor([[count - 1]]), torch.arange(count)[None]
-    close(dense(xl, q, qpos, kpos), oracle(xl, q, qpos, kpos))
-    close(dense(xl, q, qpos - count, kpos), oracle(xl, q, qpos - count, kpos))  # all keys lie in the future
-
-
 @pytest.mark.parametrize("lengths", [(1, 12), *PASS.values()], ids=["step", *PASS])
 @pytest.mark.parametrize(
     "order",
@@ -249,8 +242,7 @@ def test_far_distances_keep_the_precision_of_float32_angles():
     found = dense(copy.deepcopy(xl).float(), q.float(), pos[:, -1:], pos)
     assert (found - exact).abs().max() < 1e-3 * exact.abs().max()
     single = xl.float()
-    spread = pos[:, ::64]  # 64 keys: too far apart for a table
-    assert _distances(pos[:, -1:], spread, None) is None
+    spread = pos[:, ::64]  # 64 keys in gaps, so without blocks
     assert (dense(single, q.float(), pos[:, -1:], spread) - exact[..., ::64]).abs().max() < 1e-3 * exact.abs().max()
 
 
@@ -297,21 +289,6 @@ def test_queries_of_a_segment_over_memory_and_segment_equal_those_of_the_whole()
         close(found, whole[:, :, part])
 
 
-def test_cached_keys_know_no_position():
-    xl, pos, cache = make(), torch.arange(6), KVCache()
-    q, k, v = vectors(3, 2, 2, 6, 4)
-    assert xl.doors == ("query", "score_bias")
-    assert not xl.raw_keys
-    assert not xl.causal_only
-    assert xl.key(k, pos) is k
-    full = attend(xl.query(q, pos), k, v, xl, pos, pos)
-    for n in range(6):
-        at = slice(n, n + 1)
-        held = cache.extend(k[:, :, at], v[:, :, at], pos[at], xl)
-        close(attend(xl.query(q[:, :, at], pos[at]), *held[:2], xl, pos[at], held[2]), full[:, :, at])
-    assert torch.equal(held[0], k)
-
-
 def test_queries_get_u_in_their_own_dtype():
     xl = make(6, 2, 3)
     q = vectors(1, 2, 4, 3)
@@ -319,24 +296,42 @@ def test_queries_get_u_in_their_own_dtype():
     assert xl.query(q.half(), torch.arange(4)).dtype == torch.float16
 
 
+def test_it_opens_two_doors_and_its_keys_know_no_position():
+    xl, k = make(), vectors(2, 2, 6, 4)
+    assert xl.doors == ("query", "score_bias")
+    assert not xl.raw_keys
+    assert not xl.causal_only
+    assert xl.key(k, torch.arange(6)) is k
+
+
+# A step
+
+
+@pytest.mark.parametrize("count", [1, 2, BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK, 2 * BLOCK + 1])
+@pytest.mark.parametrize("queries", [1, 8, 9])
+def test_a_step_over_any_number_of_keys_equals_the_paper(count, queries):
+    xl, q = make(4, 1, 2), vectors(1, 1, queries, 2)
+    for ahead in (0, -count, 3):  # at the last keys, before all keys, behind them
+        qpos = torch.arange(queries) + count - queries + ahead
+        kpos = torch.arange(count)
+        rho = sinusoidal((qpos[:, None] - kpos).double(), 4, layout="half") @ xl.weight.mT
+        expected = torch.einsum("bhid, ijd -> bhij", q + xl.v[:, None], rho) / 2**0.5
+        close(dense(xl, q, qpos[None], kpos[None]), expected)
+
+
+def test_a_step_makes_a_row_and_the_sines_of_one_block():
+    batch, heads, dim, model_dim, length = 2, 3, 4, 24, 8 * BLOCK
+    xl, q = make(model_dim, heads, dim), vectors(batch, heads, 1, dim)
+    qpos, kpos = batched(torch.tensor([length - 1]), torch.arange(length))
+    rows = batch * heads
+    assert flops(lambda: xl.score_bias(q, q, qpos, kpos)) == 2 * rows * (dim + length) * model_dim
+    with Sizes() as sizes:
+        dense(xl, q, qpos, kpos)
+    assert sizes.largest == max(rows * length, BLOCK * model_dim)
+    assert sizes.of["sin"] == BLOCK * model_dim // 2
+
+
 # What it costs
-
-
-class Sizes(TorchDispatchMode):
-    """Records how many numbers the results of operations have."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.of: dict[str, int] = {}
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        out, name = func(*args, **(kwargs or {})), func.overloadpacket.__name__
-        self.of[name] = max([self.of.get(name, 0), *(x.numel() for x in tree_leaves(out) if isinstance(x, Tensor))])
-        return out
-
-    @property
-    def largest(self) -> int:
-        return max(self.of.values())
 
 
 def flops(call) -> int:
@@ -345,87 +340,90 @@ def flops(call) -> int:
     return counter.get_total_flops()
 
 
-def test_a_step_multiplies_queries_first_and_makes_one_row():
-    batch, heads, dim, model_dim, length = 2, 3, 4, 24, 1024
-    xl, q = make(model_dim, heads, dim), vectors(batch, heads, 1, dim)
-    qpos, kpos = batched(torch.tensor([length - 1]), torch.arange(length))
-    rows = batch * heads
-    assert flops(lambda: xl.score_bias(q, q, qpos, kpos)) == 2 * rows * (dim * model_dim + length * model_dim // 2)
-    with Sizes() as sizes:
-        dense(xl, q, qpos, kpos)
-    assert sizes.largest == rows * length
-    assert "gather" not in sizes.of  # keys that follow each other find their distances in a row
-
-
-def test_a_whole_pass_projects_each_distance_once():
+def test_a_pass_multiplies_turned_queries_with_one_wave_for_each_key():
     batch, heads, dim, model_dim, length = 2, 3, 4, 24, 32
     xl, q = make(model_dim, heads, dim), vectors(batch, heads, length, dim)
-    pos = torch.arange(length).expand(batch, -1)
-    count = 2 * length  # 63 distances, and one more for the sake of memory
-    expected = 2 * count * heads * dim * model_dim + 2 * batch * heads * length * count * dim
-    assert flops(lambda: xl.score_bias(q, q, pos, pos)) == expected
-    with Sizes() as sizes:
-        dense(xl, q, pos, pos)
-    assert sizes.largest == batch * heads * length * count  # no pair has a vector
-    assert "gather" not in sizes.of
-
-
-def test_positions_far_apart_are_met_by_turning_queries():
-    batch, heads, dim, model_dim, length = 2, 3, 4, 24, 8
-    xl, q = make(model_dim, heads, dim), vectors(batch, heads, length, dim)
-    pos = torch.arange(length).expand(batch, -1) * 1000
     rows = batch * heads * length
-    assert flops(lambda: xl.score_bias(q, q, pos, pos)) == 2 * rows * (dim * model_dim + length * model_dim)
+    for pos in (torch.arange(length), torch.arange(length) * 1000):
+        pos = pos.expand(batch, -1)
+        assert flops(lambda pos=pos: xl.score_bias(q, q, pos, pos)) == 2 * rows * (dim + length) * model_dim
+        with Sizes() as sizes:
+            dense(xl, q, pos, pos)
+        assert sizes.largest == rows * max(length, model_dim)  # no pair has a vector
+        assert sizes.of["sin"] == batch * length * model_dim // 2  # of the queries; keys share theirs
 
 
-@pytest.mark.parametrize(("queries", "first"), [(4, True), (5, False)])
-def test_the_order_that_costs_less_is_taken(queries, first):
-    xl = make(24, 3, 4)  # as many as 24 · 4 / (24 - 4) = 4.8 queries, over the batch
-    q, (pos,) = vectors(1, 3, queries, 4), batched(torch.arange(queries), batch=1)
-    found = flops(lambda: xl.score_bias(q, q, pos, pos))
-    assert found == 2 * 3 * (queries * (4 * 24 + 256 * 12) if first else 16 * 4 * (24 + queries))  # 9 distances, or 16
-
-
-@pytest.mark.parametrize(("gap", "found"), [(5, range(1, -5, -1)), (6, None)])
-def test_a_table_has_at_most_twice_as_many_distances_as_there_are_tokens(gap, found):
-    assert _distances(torch.tensor([[1]]), torch.tensor([[0, gap]]), None) == found
-
-
-def test_distances_are_known_from_whole_positions_only():
-    pos = torch.arange(4)[None]
-    assert _distances(pos, pos, None) == range(3, -4, -1)
-    assert _distances(pos[:, 1:], pos, None) == range(3, -3, -1)
-    assert _distances(pos, pos[:, 1:], None) == range(2, -4, -1)
-    assert _distances(pos.float(), pos, None) is None
-    assert _distances(pos, pos.double(), None) is None
-    assert _distances(pos[:, :0], pos, None) is None
-    assert _distances(pos, pos[:, :0], None) is None
-    assert _distances(pos[:, :0], pos, 2) == range(2, -3, -1)
-    assert _distances(pos * 10**9, pos, 0) == range(0, 1)
-
-
-@pytest.mark.parametrize(("spread", "largest"), [(1, 20 * 3 * 128), (1000, 20 * 128 * 24)])
-def test_no_sequence_or_head_has_a_copy_of_the_distances(spread, largest):
+def test_no_sequence_or_head_has_a_copy_of_the_waves():
     batch, heads, length = 20, 3, 128
     xl, q = make(24, heads, 4), vectors(batch, heads, 1, 4)
-    kpos = torch.arange(length).repeat(batch, 1) * spread
-    with Sizes() as sizes:
-        dense(xl, q, kpos[:, -1:], kpos)
-    assert sizes.largest == largest
-
-
-def test_positions_that_all_sequences_share_are_turned_once():
-    w, pos = vectors(2, 3, 6), torch.arange(4)
-    same = anywhere(w, pos[:1].repeat(3, 1), pos.repeat(3, 1), 100.0)
-    for kpos, waves in ((pos[None], 4 * 3), (pos.repeat(3, 1), 3 * 4 * 3)):
+    for kpos, count in ((torch.arange(length).expand(batch, -1), 1), (torch.arange(length).repeat(batch, 1), batch)):
         with Sizes() as sizes:
-            found = anywhere(w, pos[:1].expand(3, -1), kpos, 100.0)
-        assert sizes.of["sin"] == waves
-        close(found, same)
-    xl, q = make(), vectors(3, 2, 2, 4)
-    with Sizes() as sizes:
-        dense(xl, q, *batched(pos[:2] * 1000, pos * 1000, batch=3))
-    assert sizes.of["sin"] == max(4, 3 * 2) * 6
+            dense(xl, q, 2 * kpos[:, -1:], 2 * kpos if count > 1 else (2 * kpos[:1]).expand(batch, -1))
+        assert sizes.largest == max(count * length * 24, batch * heads * length)
+
+
+# For fused kernels
+
+
+def widened(xl: TransformerXL, q: Tensor, k: Tensor, v: Tensor, qpos: Tensor, kpos: Tensor, **options) -> Tensor:
+    q, k = xl.widen(q, k, qpos, kpos)
+    return scaled_dot_product_attention(q, k, v, scale=xl.head_dim**-0.5, enable_gqa=True, **options)
+
+
+@pytest.mark.parametrize("grouped", [1, 2, 4])
+@pytest.mark.parametrize("spread", [1, 1000, 0.37])
+@pytest.mark.parametrize("causal", [True, False])
+def test_widened_vectors_give_the_same_attention_without_a_bias(grouped, spread, causal):
+    xl = make(12, 4, 3)
+    q, k, v = vectors(2, 4, 9, 3), vectors(2, grouped, 9, 3), vectors(2, grouped, 9, 5)
+    pos = torch.arange(9, dtype=torch.float64 if spread == 0.37 else None) * spread + 70
+    for at in (pos, torch.stack((pos, pos + 5 * spread))):
+        expected = attend(xl.query(q, at), k, v, xl, at, at, causal=causal)
+        close(widened(xl, q, k, v, at, at, is_causal=causal), expected)
+
+
+def test_widened_queries_may_lie_anywhere_and_attend_through_a_mask():
+    xl, qpos, kpos = make(), torch.tensor([[7, 2, 40], [0, 3, 3]]), torch.tensor([0, 5, 2, 9, 1])
+    q, k, v = vectors(2, 2, 3, 4), vectors(2, 2, 5, 4), vectors(2, 2, 5, 4)
+    expected = attend(xl.query(q, qpos), k, v, xl, qpos, kpos)
+    mask = (kpos <= qpos[:, :, None])[:, None]
+    close(widened(xl, q, k, v, qpos, kpos, attn_mask=mask), expected)
+    close(widened(xl, q[:1], k[:1], v[:1], qpos[0], kpos[None], attn_mask=mask[:1]), expected[:1])
+
+
+def test_widened_vectors_have_the_gradients_of_the_bias():
+    xl, pos = make(), torch.arange(6)
+    inputs = [vectors(2, 2, 6, 4).requires_grad_() for _ in range(3)]
+    q, k, v = inputs
+    found = widened(xl, q, k, v, pos, pos, is_causal=True)
+    expected = attend(xl.query(q, pos), k, v, xl, pos, pos)
+    wanted = [*inputs, *xl.parameters()]
+    for pair in zip(*(torch.autograd.grad(z.square().sum(), wanted) for z in (found, expected)), strict=True):
+        close(*pair)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+def test_widened_vectors_have_the_dtype_of_what_they_widen_and_precise_angles(dtype):
+    xl, pos = make(24, 2, 4).to(dtype), torch.arange(2990, 3000)
+    q, k = vectors(1, 2, 10, 4).to(dtype), vectors(1, 2, 10, 4).to(dtype)
+    found = xl.widen(q, k, pos, pos)
+    assert [x.shape[-1] for x in found] == [28, 28]
+    assert [x.dtype for x in found] == [dtype, dtype]
+    exact = copy.deepcopy(xl).double().widen(q.double(), k.double(), pos, pos)
+    for ours, theirs in zip(found, exact, strict=True):
+        assert (ours.double() - theirs).abs().max() < 4 * torch.finfo(dtype).eps * theirs.abs().max()
+
+
+def test_what_cannot_be_widened_is_refused():
+    q, pos = vectors(1, 2, 3, 4), torch.arange(3)
+    with pytest.raises(ValueError, match=r"clamp is 5, .* clamp=None"):
+        make(clamp=5).widen(q, q, pos, pos)
+    with pytest.raises(ValueError, match="heads=2 and head_dim=4"):
+        make().widen(q[:, :1], q, pos, pos)
+    with pytest.raises(ValueError, match="kpos holds 2 positions for 3"):
+        make().widen(q, q, pos, pos[:2])
+    with pytest.raises(ValueError, match="qpos holds 2 positions for 3"):
+        make().widen(q, q, pos[:2], pos)
 
 
 # Gradients, precision, life
@@ -514,29 +512,8 @@ def test_the_default_dtype_does_not_matter(lengths, spread):
     torch.set_default_dtype(torch.bfloat16)
     try:
         assert torch.equal(dense(xl, q, qpos, kpos), expected)
-        assert torch.equal(TransformerXL(64, 2, 4).wave, xl.wave)
     finally:
         torch.set_default_dtype(torch.float32)
-
-
-@pytest.mark.parametrize("cast", [torch.bfloat16, torch.float16])
-def test_casting_a_model_there_and_back_does_not_spoil_its_tables(cast):
-    model = torch.nn.Sequential(torch.nn.Linear(2, 2), TransformerXL(6, 1, 2))
-    xl, fresh = model[1], TransformerXL(6, 1, 2)
-    assert xl.freq.tolist() == pytest.approx([1, 10_000 ** (-1 / 3), 10_000 ** (-2 / 3)])
-    steps = torch.arange(128, dtype=torch.float64) + 0.5
-    exact = sinusoidal(steps, 6, layout="half").mT.unflatten(0, (2, 3))
-    assert xl.wave.shape == exact.shape
-    close(xl.wave.double(), exact, 1e-5)
-    for dtype, precise in ((cast, torch.float32), (torch.float64, torch.float64), (torch.float32, torch.float32)):
-        assert model.to(dtype) is model
-        assert xl.weight.dtype == dtype
-        assert xl.freq.dtype == xl.wave.dtype == precise
-        close(xl.wave.double(), exact, 1e-13 if dtype == torch.float64 else 1e-5)
-    assert torch.equal(xl.freq, fresh.freq)
-    assert torch.equal(xl.wave, fresh.wave)
-    assert set(xl.state_dict()) == {"weight", "u", "v"}
-    assert dict(xl.named_buffers()).keys() == {"freq", "wave"}
 
 
 def test_it_starts_as_the_authors_code_does():
@@ -552,24 +529,6 @@ def test_it_starts_as_the_authors_code_does():
     xl.reset_parameters()
     assert not torch.equal(xl.v, before)
     assert not torch.equal(xl.u, xl.v)
-
-
-def test_made_on_the_meta_device_its_tables_come_with_its_memory():
-    with torch.device("meta"):
-        xl = TransformerXL(6, 1, 2, base=50.0)
-    q, pos = torch.zeros(1, 1, 3, 2, device="meta"), torch.arange(3, device="meta")
-    assert attend(xl.query(q, pos), q, q, xl, pos, pos).shape == q.shape
-    xl = xl.to_empty(device="cpu")
-    assert torch.equal(xl.wave, TransformerXL(6, 1, 2, base=50.0).wave)
-
-
-@pytest.mark.parametrize("clamp", [None, 3])
-@pytest.mark.parametrize("length", [0, 1])
-def test_short_sequences(length, clamp):
-    xl, pos = make(clamp=clamp), torch.arange(length)
-    q, k = vectors(2, 2, length, 4), vectors(2, 2, 3, 4)
-    assert attend(xl.query(q, pos), q, q, xl, pos, pos).shape == q.shape
-    assert attend(xl.query(q, pos), k, k, xl, pos, torch.arange(3)).shape == q.shape
 
 
 @pytest.mark.parametrize("value", [torch.nan, torch.inf])
@@ -603,7 +562,7 @@ def test_what_cannot_be_made_is_refused(arguments, said):
 @pytest.mark.parametrize("shape", [(1, 3, 2, 4), (1, 2, 2, 5)])
 def test_queries_it_was_not_made_for_are_refused(shape):
     xl, q, pos = make(), vectors(*shape), torch.arange(2)[None]
-    said = rf"heads=2 and head_dim=4, and q has {shape[1]} heads of {shape[3]} .*\(model_dim, {shape[1]}, {shape[3]}\)"
+    said = rf"heads=2 and head_dim=4, .* TransformerXL\(model_dim, {shape[1]}, {shape[3]}\)"
     with pytest.raises(ValueError, match=said):
         xl.query(q, pos)
     with pytest.raises(ValueError, match=said):
@@ -613,9 +572,7 @@ def test_queries_it_was_not_made_for_are_refused(shape):
 def test_fractions_of_positions_are_refused_with_a_clamp():
     xl, q, pos = make(clamp=4), vectors(1, 2, 2, 4), torch.arange(2)[None]
     for qpos, kpos in ((pos, pos.double()), (pos.double(), pos)):
-        with pytest.raises(
-            ValueError, match=r"with clamp=4 distances are looked up: use whole positions, .* clamp=None"
-        ):
+        with pytest.raises(ValueError, match=r"qpos is .* and kpos .* use integer positions, .* clamp=None"):
             xl.score_bias(q, q, qpos, kpos)
 
 
@@ -626,7 +583,6 @@ def test_all_is_made_where_queries_lie_whatever_device_is_the_default(lengths, s
     q, (qpos, kpos) = vectors(2, 2, lengths[0], 4).float(), batched(pos[-lengths[0] :], pos)
     expected = dense(xl, q, qpos, kpos)
     with torch.device("meta"):
-        xl = xl.double().float()  # tables are made anew
         found = dense(xl, q, qpos, kpos)
-    assert xl.wave.device.type == found.device.type == "cpu"
+    assert found.device.type == "cpu"
     assert torch.equal(found, expected)
