@@ -20,7 +20,7 @@ def loss(model: Transformer, run: Run, text: Tensor, generator: torch.Generator,
     processes. text (N,) uint8, on the CPU as the generator is.
     """
     device = model.embedding.weight.device
-    objective, batch = run.what.objective, run.batch
+    objective, batch = run.settings.objective, run.batch
     if objective in tasks.TASKS:
         length = int(torch.randint(1, run.length + 1, (), generator=generator))
         tokens, answer = tasks.sample(objective, length, batch, generator)
@@ -30,7 +30,7 @@ def loss(model: Transformer, run: Run, text: Tensor, generator: torch.Generator,
     if objective == "masked":
         seen, tokens, hidden = (x[part].to(device) for x in masked(text, run.length, batch, generator))
         return cross_entropy(model(seen)[hidden], tokens[hidden])
-    if run.what.memory:
+    if run.settings.memory:
         tokens = corpus.batch(text, SEGMENTS * run.length, batch // SEGMENTS, generator)[part].to(device)
         memory, total = Memory(run.length), torch.zeros((), device=device)
         for n in range(0, SEGMENTS * run.length, run.length):

@@ -40,16 +40,16 @@ def sweep(
             continue
         with _claimed(work / f"{run.name}.lock") as mine:
             if mine and not results.path_of(run, out).exists():
-                perform(run, corpus, out=out, work=work, device=device, progress=progress)
+                train_and_measure(run, corpus, out=out, work=work, device=device, progress=progress)
     return sum(not results.path_of(run, out).exists() for run in todo)
 
 
-def perform(
+def train_and_measure(
     run: Run, corpus: Corpus, *, out: str | os.PathLike[str], work: Path, device: str = "cpu", progress: bool = True
 ) -> Path | None:
     """Trains one run, measures it, and keeps the weights in `work` and the result in `out` -> the result's path."""
-    if run.before is not None:
-        _prepare(run.before, corpus, out=out, work=work, device=device, progress=progress)
+    if run.parent is not None:
+        _prepare(run.parent, corpus, out=out, work=work, device=device, progress=progress)
     model, curve, seconds = train(run, corpus, folder=work, device=device, progress=progress)
     if torch.distributed.is_initialized() and torch.distributed.get_rank():
         return None
@@ -70,7 +70,7 @@ def _prepare(run: Run, corpus: Corpus, *, out: str | os.PathLike[str], work: Pat
             train(run, corpus, folder=work, device=device, progress=progress)[0].save(weights)
             (work / f"{run.name}.checkpoint").unlink(missing_ok=True)
         else:
-            perform(run, corpus, out=out, work=work, device=device, progress=progress)
+            train_and_measure(run, corpus, out=out, work=work, device=device, progress=progress)
 
 
 def measure(run: Run, model: Transformer, corpus: Corpus) -> dict[str, Any]:
@@ -79,11 +79,11 @@ def measure(run: Run, model: Transformer, corpus: Corpus) -> dict[str, Any]:
     budget = run.budget
     if isinstance(budget, Task):
         found["accuracy"] = generalisation(
-            model, run.what.objective, budget.length, longest=budget.longest, count=budget.answers
+            model, run.settings.objective, budget.length, longest=budget.longest, count=budget.answers
         )
-    elif run.what.objective == "text":
+    elif run.settings.objective == "text":
         found |= extrapolation(
-            model, corpus.held_out, budget.length, memory=run.what.memory, windows=budget.windows, slid=budget.slid,
+            model, corpus.held_out, budget.length, memory=run.settings.memory, windows=budget.windows, slid=budget.slid,
             longest=budget.longest,
         )  # fmt: skip
     return found

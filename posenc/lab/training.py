@@ -41,7 +41,7 @@ def train(
     """
     rank, world = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
     part = _share(run, rank, world)
-    model = run.model() if run.before is None else _continued(run, run.before, folder)
+    model = run.model() if run.parent is None else _continued(run, run.parent, folder)
     model = model.to(device).train()
     optimizer = _adamw(model, run)
     path = Path(folder) / f"{run.name}.checkpoint"
@@ -51,7 +51,7 @@ def train(
     bar = tqdm(total=run.steps, initial=state["step"], desc=run.name, disable=None if progress and not rank else True)
     while (step := state["step"]) < run.steps:
         for group in optimizer.param_groups:
-            group["lr"] = rate(step, run.steps, run.budget.rate * (0.25 if run.before else 1))
+            group["lr"] = rate(step, run.steps, run.budget.rate * (0.25 if run.parent else 1))
         with wide:
             found = loss(model, run, corpus.train, _generator(run.seed, step), part)
         found.backward()
@@ -121,7 +121,7 @@ def _generator(seed: int, step: int) -> torch.Generator:
 
 
 def _share(run: Run, rank: int, world: int) -> slice:
-    rows = run.batch // SEGMENTS if run.what.memory else run.batch
+    rows = run.batch // SEGMENTS if run.settings.memory else run.batch
     if rows % world:
         raise ValueError(f"{rows} sequences cannot be shared by {world} processes: use a number that divides {rows}")
     return slice(rank, None, world)
