@@ -116,7 +116,7 @@ def figure(width: float = 7.0, height: float = 3.2, rows: int = 1, cols: int = 1
         **kwargs: Further keywords of `Figure.subplots`, such as `sharex`.
 
     Returns:
-        The figure, and its axes as `Figure.subplots` returns them: one, or an array.
+        The figure, and its axes as `Figure.subplots` returns them.
 
     Example:
         >>> fig, ax = figure(4, 3)

@@ -37,7 +37,7 @@ class Budget:
     heads: int
     """Attention heads in a layer."""
     length: int
-    """The training length L in tokens. For a task: the longest training length, in letters, digits or pairs."""
+    """The training length L in tokens; of a task the longest one, in letters, digits or pairs."""
     batch: int
     """Sequences in a training step."""
     steps: int

@@ -92,7 +92,7 @@ def batch(text: Tensor, length: int, count: int, generator: torch.Generator) -> 
         generator: Draws the places.
 
     Returns:
-        Token ids (count, length + 1), int64: `length` tokens and the one that follows.
+        Token ids (count, length + 1), int64, which are `length` tokens and the one that follows.
 
     Raises:
         ValueError: If the text is not longer than `length`, or a number is less than 1.
