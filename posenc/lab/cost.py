@@ -37,8 +37,8 @@ def cost(preset: str, corpus: Corpus, *, device: str = "cpu", rounds: int = 3, p
         progress: Show a progress bar. Default: True.
 
     Returns:
-        A dict as in `cost.json` with `provenance`, `length`, `batch`, `rounds`, `memory` and `rows`. If a backend cannot
-        serve a scheme, its row has the reason.
+        A dict as in `cost.json` with `provenance`, `length`, `batch`, `rounds`, `memory` and `rows`. If a backend
+        cannot serve a scheme, its row has the reason.
     """
     run = Run("nope", 0, preset)
     length, batch = TIMES * run.length, max(1, run.batch // TIMES)
