@@ -13,7 +13,7 @@ import tokenize
 from itertools import pairwise
 
 WIDTH = 88
-_CHECK = re.compile(r"(^|\.)(_check(_\w+)?|require_\w+)(\.|$)")
+_CHECK = re.compile(r"(^|\.)(_check|_?check_\w+|require_\w+)(\.|$)")
 _PRAGMA = re.compile(r"\s*#\s*(fmt:|noqa|type: ignore).*")
 _OPERATORS = {
     "and", "or", "if", "else", "for", "+", "-", "*", "/", "//", "%", "@", "|", "&", "^",
@@ -25,7 +25,7 @@ _FSTRING = getattr(tokenize, "FSTRING_START", -1), getattr(tokenize, "FSTRING_EN
 def shorten(source: str, width: int = WIDTH) -> tuple[str, bool]:
     """Leaves out checks of input and all but the first paragraph of docstrings, and breaks lines longer than `width`.
 
-    A statement is a check if it calls a function named `require_…`, `_check_…`, or one of a module `_check`.
+    A statement is a check if it calls a function named `require_…` or `check_…`, or one of a module `_check`.
 
     Args:
         source: Python source that can be parsed.

@@ -1,6 +1,7 @@
-"""One plotting voice: the same axes, colours and scales in every chapter, legible in light and dark.
+"""Pictures in one style: the same axes, colours and scales in every chapter, legible in light and dark.
 
-Each function returns a :class:`Picture`, which carries its own text equivalent.
+Each function returns a `Picture`, which has a text equivalent. This module needs matplotlib, but neither widgets nor
+the bundled front end.
 """
 
 from __future__ import annotations
@@ -23,12 +24,10 @@ from matplotlib.spines import Spine
 from matplotlib.text import Text
 from numpy.typing import ArrayLike
 
-from .notebook import book_mode
-from .registry import SCHEMES
-from .views import Heatmap, Lines, Plane
+from posenc.notebook import book_mode
+from posenc.registry import SCHEMES
+from posenc.views import Heatmap, Lines, Plane
 
-#: The hues of Okabe and Ito, told apart with every common form of colour blindness, at a lightness that keeps a
-#: contrast of 3 to 1 or better on white and on near-black.
 COLOURS = {
     "query": "#0b7bc1",
     "key": "#d55e00",
@@ -36,6 +35,8 @@ COLOURS = {
     "position": "#c4669b",
     **{name: scheme.colour for name, scheme in SCHEMES.items()},
 }
+"""Colours by name. The hues are those of Okabe and Ito, which are distinguishable with every common form of colour
+blindness. Their lightness gives a contrast of 3 to 1 or better on white and on near-black."""
 CYCLE = ("#0b7bc1", "#d55e00", "#009e73", "#c4669b", "#a57c00", "#8c6bb1", "#5a9a3c", "#808080")
 MAPS = {"sequential": "viridis", "diverging": "RdBu_r", "cyclic": "twilight", "discrete": "tab20"}
 
@@ -53,10 +54,16 @@ STYLE: Any = {
 
 
 class Picture:
-    """A figure and the sentence that stands for it where it cannot be seen.
+    """A figure with a sentence that describes it to readers who cannot see it.
 
-    ``text/plain`` is that sentence, which nbval compares; a notebook shows a PNG, the book an inline SVG that takes
-    the page's text colour, so that light and dark are both legible.
+    A notebook shows a PNG. The book shows an inline SVG in the text colour of the page, legible in light and dark.
+
+    Args:
+        figure: A figure of matplotlib.
+        alt: One sentence that says what is to be seen.
+
+    Raises:
+        ValueError: If `alt` is empty.
     """
 
     def __init__(self, figure: Figure, alt: str) -> None:
@@ -68,13 +75,13 @@ class Picture:
         return f"Picture: {self.alt}"
 
     def svg(self) -> str:
-        """The figure as one ``<svg>`` element with the role of an image; its ids are its own on a page of many."""
+        """The figure as one `<svg>` element with the role of an image. Its ids are unique on a page of many."""
         with io.StringIO() as file, mpl.rc_context(STYLE):
             self.figure.savefig(file, format="svg", metadata={"Date": None, "Creator": None})
             text = file.getvalue()
         text = text[text.index("<svg") :]
         text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL).replace(INK, "currentColor")
-        # Inside a page a style element would style the page: what it says goes on the element itself.
+        # A style element would change the whole page, so its rules go on the svg element.
         text = re.sub(r"<style.*?</style>", "", text, flags=re.DOTALL)
         mark = "p" + hashlib.sha256(text.encode()).hexdigest()[:8] + "-"
         text = re.sub(r'\bid="', f'id="{mark}', text)
@@ -99,9 +106,23 @@ class Picture:
 
 
 def figure(width: float = 7.0, height: float = 3.2, rows: int = 1, cols: int = 1, **kwargs: Any) -> tuple[Figure, Any]:
-    """An empty figure in the house style, ``width`` by ``height`` inches, and its axes as ``plt.subplots`` gives them.
+    """An empty figure in the style of the book. Draw on its axes, then pass it to `picture`.
 
-    Hand it to :func:`picture` when it is drawn.
+    Args:
+        width: In inches. Default: 7.
+        height: In inches. Default: 3.2.
+        rows: Rows of axes.
+        cols: Columns of axes.
+        **kwargs: Further keywords of `Figure.subplots`, such as `sharex`.
+
+    Returns:
+        The figure, and its axes as `Figure.subplots` returns them.
+
+    Example:
+        >>> fig, ax = figure(4, 3)
+        >>> _ = ax.plot([1, 2, 3])
+        >>> picture(fig, alt="a rising line")
+        Picture: a rising line
     """
     with mpl.rc_context(STYLE):
         fig = Figure(figsize=(width, height), layout="constrained")
@@ -109,7 +130,18 @@ def figure(width: float = 7.0, height: float = 3.2, rows: int = 1, cols: int = 1
 
 
 def picture(fig: Figure, alt: str) -> Picture:
-    """The finished figure, with ``alt`` as its text equivalent; what was drawn in black takes the house ink."""
+    """A finished figure as a `Picture`. Black lines and text get the text colour of the page.
+
+    Args:
+        fig: The figure, as `figure` made it.
+        alt: One sentence that says what is to be seen.
+
+    Returns:
+        A `Picture`.
+
+    Raises:
+        ValueError: If `alt` is empty.
+    """
     drawn: list[Any] = [*fig.findobj(Text), *fig.findobj(Line2D), *fig.findobj(Spine)]
     for artist in drawn:
         if mpl.colors.same_color(artist.get_edgecolor() if isinstance(artist, Spine) else artist.get_color(), "black"):
@@ -121,12 +153,39 @@ def picture(fig: Figure, alt: str) -> Picture:
 
 
 def heatmap(matrix: ArrayLike, *, alt: str, **view: Any) -> Picture:
-    """A matrix (rows, columns) as colours; the keywords are :class:`posenc.Heatmap`'s."""
+    """Draws a matrix as colours.
+
+    Args:
+        matrix: Numbers (rows, columns): a tensor, an array or lists.
+        alt: One sentence that says what is to be seen.
+        **view: The arguments of `Heatmap`, such as `x`, `y` and `scale`.
+
+    Returns:
+        A `Picture`.
+
+    Example:
+        >>> heatmap([[1, 0], [0, 1]], x="key", y="query", alt="a diagonal")
+        Picture: a diagonal
+    """
     return draw(Heatmap(**view), [_numpy(matrix)], alt=alt)
 
 
 def lines(data: ArrayLike, at: ArrayLike | None = None, *, alt: str, **view: Any) -> Picture:
-    """Curves (points,) or (lines, points) over ``at`` (points,); the keywords are :class:`posenc.Lines`'s."""
+    """Draws curves over one axis.
+
+    Args:
+        data: Numbers (points,) or (lines, points).
+        at: The horizontal positions (points,). Default: 0, 1, 2, …
+        alt: One sentence that says what is to be seen.
+        **view: The arguments of `Lines`, such as `x`, `y` and `labels`.
+
+    Returns:
+        A `Picture`.
+
+    Example:
+        >>> lines([3, 2, 1], x="distance", y="weight", alt="a falling line")
+        Picture: a falling line
+    """
     y = np.atleast_2d(_numpy(data))
     shown = Lines(**view)
     x = np.arange(y.shape[1]) + shown.start if at is None else _numpy(at)
@@ -134,12 +193,39 @@ def lines(data: ArrayLike, at: ArrayLike | None = None, *, alt: str, **view: Any
 
 
 def plane(arrows: ArrayLike, *, alt: str, **view: Any) -> Picture:
-    """Arrows (arrows, 2) from the origin; the keywords are :class:`posenc.Plane`'s."""
+    """Draws arrows from the origin of a plane.
+
+    Args:
+        arrows: Their tips (arrows, 2).
+        alt: One sentence that says what is to be seen.
+        **view: The arguments of `Plane`, such as `labels` and `limit`.
+
+    Returns:
+        A `Picture`.
+
+    Example:
+        >>> plane([[1, 0], [0, 1]], labels=["q", "k"], alt="two arrows at right angles")
+        Picture: two arrows at right angles
+    """
     return draw(Plane(**view), [_numpy(arrows)], alt=alt)
 
 
 def draw(view: Heatmap | Lines | Plane, data: Sequence[np.ndarray], *, alt: str) -> Picture:
-    """One view of the data that its ``read`` gave, as a picture."""
+    """Draws one view.
+
+    Args:
+        view: A `Heatmap`, `Lines` or `Plane`.
+        data: The tensors to draw, as `view.read` returns them.
+        alt: One sentence that says what is to be seen.
+
+    Returns:
+        A `Picture`.
+
+    Example:
+        >>> view = Heatmap(x="key", y="query")
+        >>> draw(view, [np.eye(3)], alt="a diagonal")
+        Picture: a diagonal
+    """
     sizes = {"heatmap": (6.4, 3.4), "lines": (6.4, 2.8), "plane": (3.6, 3.6)}
     fig, ax = figure(*sizes[view.kind])
     draw_on(ax, view, data)
@@ -147,7 +233,13 @@ def draw(view: Heatmap | Lines | Plane, data: Sequence[np.ndarray], *, alt: str)
 
 
 def draw_on(ax: Axes, view: Heatmap | Lines | Plane, data: Sequence[np.ndarray]) -> None:
-    """Draw one view on given axes, for figures of several."""
+    """Draws one view on given axes, for figures with several.
+
+    Args:
+        ax: Axes of matplotlib, as from `figure`.
+        view: A `Heatmap`, `Lines` or `Plane`.
+        data: The tensors to draw, as `view.read` returns them.
+    """
     with mpl.rc_context(STYLE):
         if isinstance(view, Heatmap):
             _heatmap(ax, view, data[0])
@@ -160,7 +252,14 @@ def draw_on(ax: Axes, view: Heatmap | Lines | Plane, data: Sequence[np.ndarray])
 
 
 def limits(view: Heatmap, matrix: np.ndarray) -> tuple[float, float]:
-    """The ends of the colours: the view's own, else from the data, symmetric about 0 where the scale diverges."""
+    """The numbers (low, high) at the ends of the colours of a matrix (rows, columns).
+
+    The limits of the view come first, otherwise those of the data. A diverging scale is symmetric about 0.
+
+    Example:
+        >>> limits(Heatmap(scale="diverging"), np.array([[-1.0, 3.0]]))
+        (-3.0, 3.0)
+    """
     if view.limits is not None:
         return view.limits
     finite = matrix[np.isfinite(matrix)]
@@ -178,12 +277,17 @@ def limits(view: Heatmap, matrix: np.ndarray) -> tuple[float, float]:
 
 
 def table(scale: str) -> bytes:
-    """The 256 colours of a scale, three bytes each, as the front end paints with them."""
+    """The 256 colours of a scale for the front end, three bytes each."""
     return (mpl.colormaps[MAPS[scale]](np.linspace(0, 1, 256))[:, :3] * 255).round().astype(np.uint8).tobytes()
 
 
 def colour(view: Lines | Plane, index: int) -> str:
-    """The colour of a view's line or arrow, by name from :data:`COLOURS` or as it was given."""
+    """The colour of line or arrow number `index` of a view, from `COLOURS` if it is given by name.
+
+    Example:
+        >>> colour(Lines(colours=["rope"]), 0) == COLOURS["rope"]
+        True
+    """
     given = view.colours[index] if index < len(view.colours) else CYCLE[index % len(CYCLE)]
     return COLOURS.get(given, given)
 

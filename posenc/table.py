@@ -25,7 +25,7 @@ class Table:
             also says how numbers are written. Without a format, floats get four significant digits. The format
             `"z.2f"` writes a small negative number as 0.00 and not as -0.00.
         rows: A sequence of cells for each row: numbers, strings, tensors with one element, or None for "–". Strings
-            stay as they are. In HTML a cell `` `x` `` becomes code, `**x**` strong, and `*x*` emphasised.
+            stay as they are. In HTML, text between backticks becomes code, and stars around a cell emphasise it.
         caption: One line that says what the table shows.
         note: A sentence that stands below the table.
 

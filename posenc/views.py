@@ -1,4 +1,4 @@
-"""What an explorer shows: each view names its axes; how it is drawn is the business of plot.py and the front end."""
+"""Views: descriptions of a picture, which `posenc.plot` draws in a notebook and the front end draws in a panel."""
 
 from __future__ import annotations
 
@@ -20,12 +20,23 @@ def _tensor(value: Any, view: str) -> Tensor:
 
 @dataclass(frozen=True)
 class Heatmap:
-    """A matrix as colours, rows running down and columns running right.
+    """A matrix as colours. Rows run downwards, columns to the right.
 
-    The function returns a tensor (rows, columns). ``scale`` says what the numbers are: ``sequential`` (weights,
-    from low to high), ``diverging`` (biases, about 0), ``cyclic`` (phases) or ``discrete`` (labels). ``limits``
-    fixes the ends of the colours; without them they follow the data. ``origin`` is the index of the first
-    (row, column).
+    Args:
+        x: Label of the columns.
+        y: Label of the rows.
+        scale: Kind of the numbers: "sequential" (weights), "diverging" (biases, symmetric about 0), "cyclic" (phases
+            from 0 to 2π) or "discrete" (labels).
+        limits: The numbers (low, high) at the ends of the colours. Default: those of the data.
+        origin: The index (row, column) of the first cell. Default: (0, 0).
+        title: A title above the picture.
+
+    Raises:
+        ValueError: If the scale is unknown or the limits are empty.
+
+    Example:
+        >>> [matrix.shape for matrix in Heatmap(x="key", y="query").read(torch.eye(3))]
+        [torch.Size([3, 3])]
     """
 
     kind: ClassVar[str] = "heatmap"
@@ -43,7 +54,7 @@ class Heatmap:
             raise ValueError(f"limits {self.limits} are empty: give (low, high) with low < high")
 
     def read(self, value: Any) -> list[Tensor]:
-        """The drawn tensors, float32: one matrix (rows, columns)."""
+        """The tensors to draw, float32: one matrix (rows, columns). Raises ValueError if `value` is no matrix."""
         matrix = _tensor(value, "Heatmap")
         if matrix.dim() != 2:
             raise ValueError(f"Heatmap needs a matrix (rows, columns), got shape {tuple(matrix.shape)}")
@@ -52,11 +63,26 @@ class Heatmap:
 
 @dataclass(frozen=True)
 class Lines:
-    """Curves over one axis.
+    """Curves over one axis: y (points,) or (lines, points), or a pair (x, y) with x (points,).
 
-    The function returns y as (points,) or (lines, points), or a pair (x, y) with x (points,); without x the points
-    are numbered from ``start``. ``labels`` and ``colours`` go by line; ``limits`` fixes the vertical axis;
-    ``log_x`` and ``log_y`` make an axis logarithmic.
+    Args:
+        x: Label of the horizontal axis.
+        y: Label of the vertical axis.
+        labels: A name for each line.
+        colours: A colour for each line: a name in `plot.COLOURS`, or any colour of matplotlib.
+        limits: The ends (low, high) of the vertical axis. Default: those of the data.
+        start: The first x if none is given. Default: 0.
+        log_x: Whether the horizontal axis is logarithmic.
+        log_y: Whether the vertical axis is logarithmic.
+        title: A title above the picture.
+
+    Raises:
+        ValueError: If the limits are empty.
+
+    Example:
+        >>> x, y = Lines(x="distance", y="weight", start=1).read(torch.tensor([3.0, 2.0, 1.0]))
+        >>> x.tolist(), y.shape
+        ([1.0, 2.0, 3.0], torch.Size([1, 3]))
     """
 
     kind: ClassVar[str] = "lines"
@@ -75,7 +101,7 @@ class Lines:
             raise ValueError(f"limits {self.limits} are empty: give (low, high) with low < high")
 
     def read(self, value: Any) -> list[Tensor]:
-        """The drawn tensors, float32: x (points,) and y (lines, points)."""
+        """The tensors to draw, float32: x (points,) and y (lines, points). Raises ValueError for other shapes."""
         x, y = value if isinstance(value, (tuple, list)) and len(value) == 2 else (None, value)
         y = _tensor(y, "Lines")
         y = y.unsqueeze(0) if y.dim() == 1 else y
@@ -93,10 +119,22 @@ class Lines:
 
 @dataclass(frozen=True)
 class Plane:
-    """Arrows from the origin of a plane, on a unit circle.
+    """Arrows from the origin of a plane, with the unit circle. The data are the tips, (arrows, 2).
 
-    The function returns the tips, (arrows, 2). ``labels`` and ``colours`` go by arrow; ``limit`` is the half-width
-    of the plane.
+    Args:
+        x: Label of the horizontal axis.
+        y: Label of the vertical axis.
+        labels: A name for each arrow.
+        colours: A colour for each arrow: a name in `plot.COLOURS`, or any colour of matplotlib.
+        limit: The half-width of the plane. Default: 1.2.
+        title: A title above the picture.
+
+    Raises:
+        ValueError: If `limit` is not positive.
+
+    Example:
+        >>> [tips.shape for tips in Plane(labels=["q", "k"]).read(torch.eye(2))]
+        [torch.Size([2, 2])]
     """
 
     kind: ClassVar[str] = "plane"
@@ -112,7 +150,7 @@ class Plane:
             raise ValueError(f"limit {self.limit} leaves no plane: give a half-width above 0")
 
     def read(self, value: Any) -> list[Tensor]:
-        """The drawn tensors, float32: the tips (arrows, 2)."""
+        """The tensors to draw, float32: the tips (arrows, 2). Raises ValueError for other shapes."""
         tips = _tensor(value, "Plane")
         if tips.dim() != 2 or tips.shape[1] != 2:
             raise ValueError(f"Plane needs the tips of its arrows as (arrows, 2), got shape {tuple(tips.shape)}")
@@ -121,9 +159,16 @@ class Plane:
 
 @dataclass(frozen=True)
 class Readout:
-    """A few numbers, each with its name.
+    """A few numbers with their names, below a panel. The data are (numbers,) or a scalar.
 
-    The function returns (numbers,), or a scalar; ``labels`` names them, ``digits`` is the number of decimals.
+    Args:
+        labels: A name for each number.
+        digits: The number of decimals. Default: 2.
+        title: A title above the numbers.
+
+    Example:
+        >>> Readout(labels=["loss"]).read(torch.tensor(1.5))
+        [tensor([1.5000])]
     """
 
     kind: ClassVar[str] = "readout"
@@ -132,7 +177,7 @@ class Readout:
     title: str = ""
 
     def read(self, value: Any) -> list[Tensor]:
-        """The drawn tensors, float32: the numbers (numbers,)."""
+        """The tensors to show, float32: the numbers (numbers,). Raises ValueError for other shapes."""
         numbers = _tensor(value, "Readout")
         numbers = numbers.reshape(1) if numbers.dim() == 0 else numbers
         if numbers.dim() != 1:

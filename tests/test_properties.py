@@ -851,23 +851,23 @@ ordered        fails           16 tokens in another order get the same outputs i
 fused          holds           sdpa and flex agree with dense"""
 
 COMPARISON = """\
-               nope  rope        past  clipped
-unique         no    yes         yes   no
-deterministic  yes   yes         yes   yes
-fixed          yes   yes         yes   no
-consistent     yes   yes         yes   yes
-honest         yes   yes         yes   yes
-bounded        yes   yes         no    yes
-linear         –     yes         yes   no
-relative       yes   yes         yes   yes
-decays         no    no          yes   no
-grid           no    yes         no    no
-cacheable      yes   yes         yes   yes
-unlimited      yes   yes         yes   yes
-ordered        no    yes         –     yes
-fused          yes   yes         yes   no
-doors          none  query, key  bias  mix
-parameters     0     0           0     144"""
+               nope  rope        past        clipped
+unique         no    yes         yes         no
+deterministic  yes   yes         yes         yes
+fixed          yes   yes         yes         no
+consistent     yes   yes         yes         yes
+honest         yes   yes         yes         yes
+bounded        yes   yes         no          yes
+linear         –     yes         yes         no
+relative       yes   yes         yes         yes
+decays         no    no          yes         no
+grid           no    yes         no          no
+cacheable      yes   yes         yes         yes
+unlimited      yes   yes         yes         yes
+ordered        no    yes         –           yes
+fused          yes   yes         yes         no
+doors          none  query, key  score_bias  mix
+parameters     0     0           0           144"""
 
 
 @pytest.fixture(scope="module")

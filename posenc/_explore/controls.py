@@ -18,7 +18,22 @@ class Logarithmic:
 
 
 def logarithmic(min: float, max: float) -> Logarithmic:
-    """A slider whose steps multiply, forty to a factor of ten: for bases, scales and other quantities above 0."""
+    """A slider with multiplicative steps, forty for a factor of ten: for bases, scales and other positive numbers.
+
+    Args:
+        min: The lowest value, above 0.
+        max: The highest value.
+
+    Returns:
+        A control for `explore`.
+
+    Raises:
+        ValueError: If `min` is not positive, or not less than `max`.
+
+    Example:
+        >>> logarithmic(10, 1e6)
+        Logarithmic(min=10.0, max=1000000.0)
+    """
     if not 0 < min < max < math.inf:
         raise ValueError(f"logarithmic({min}, {max}) is no range: give 0 < min < max, both finite")
     return Logarithmic(float(min), float(max))

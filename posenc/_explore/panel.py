@@ -33,19 +33,36 @@ def explore(
     name: str | None = None,
     **controls: Any,
 ) -> Panel | Page:
-    """Turn a function's parameters into controls and look at what it returns.
+    """A panel with a control for each parameter of a function, and a picture of the function's result.
 
-    ``function`` returns one torch tensor for each view (a tuple where there are several). ``controls`` are
-    abbreviated as in ``ipywidgets.interact``: ``(min, max)``, ``(min, max, step)``, a list or a dict of choices, a
-    bool; and :func:`logarithmic`. A parameter's default is where its control starts. Whole numbers reach the
-    function as ``int``, others as 0-d float32 tensors, choices as their value. ``presets`` maps a label to values
-    that one click sets; ``name`` identifies the panel on its page and in links to it.
+    In a notebook the panel is a widget that calls the function: `panel.base = 500.0` moves a slider, and the panel can
+    be observed and linked. In a built page no kernel runs, so the function is exported as a graph. There it must be
+    traceable: torch operations, and no branch on the value of a slider.
 
-    With a kernel the result is an anywidget: ``panel.base = 500.0`` moves the slider, and it can be linked and
-    observed. In a built page the function itself is exported, so it must be traceable: torch operations, and no
-    branch on a slider's value.
+    Args:
+        function: Returns one tensor for each view, as a tuple if there are several views. Whole numbers reach it as
+            `int`, other numbers as 0-d float32 tensors, choices as their values. The default of a parameter is the
+            start of its control.
+        *views: `Heatmap`, `Lines`, `Plane` or `Readout`, one for each tensor.
+        presets: Labels of buttons, each with the values of controls that it sets.
+        title: The title of the panel. Default: the name of the function.
+        name: Identifies the panel on its page and in links to it. Default: the name of the function.
+        **controls: One for each parameter: `(min, max)` or `(min, max, step)` for a slider, `logarithmic(min, max)`
+            for a logarithmic one, a list or dict of choices, or a bool for a tick box.
 
-    >>> explore(encoding, Heatmap(x="dimension", y="position"), length=(8, 512), base=logarithmic(10, 1e6))
+    Returns:
+        A `Panel` where a kernel runs, and in the build of the book an object with the same attributes.
+
+    Raises:
+        ValueError: If a control fits no parameter, a parameter has neither control nor default, or the result fits no
+            view.
+
+    Example:
+        >>> from posenc import Heatmap, explore, logarithmic, sinusoidal
+        >>> def codes(length=32, base=10_000.0):
+        ...     return sinusoidal(torch.arange(length), 16, base)
+        >>> explore(codes, Heatmap(x="dimension", y="position"), length=(8, 64), base=logarithmic(10, 1e6))
+        explore codes(length=32, base=10000) as Heatmap
     """
     explorer = Explorer(function, views, controls, presets, title, name)
     explorer.run({})  # the reader sees a mistake here, with its traceback, rather than in a panel
@@ -53,9 +70,17 @@ def explore(
 
 
 class Panel(anywidget.AnyWidget):
-    """The live explorer: a trait for each control, and the torch function in the kernel.
+    """The live panel that `explore` returns: a widget with a trait for each control.
 
-    A control whose name a widget already uses (``layout``) has its trait under the name with an underscore.
+    `panel.base = 500.0` moves a slider; `panel.observe` and `ipywidgets.link` work as for any widget. If widgets
+    already use the name of a control, such as `layout`, its trait has an underscore: `layout_`.
+
+    Example:
+        >>> from posenc import Lines, explore
+        >>> panel = explore(lambda n=3: torch.arange(n), Lines(), n=(1, 9), name="count")
+        >>> panel.n = 5
+        >>> panel.values, panel.result()[1]
+        ({'n': 5}, tensor([[0., 1., 2., 3., 4.]]))
     """
 
     _esm = STATIC / "widget.js"
@@ -74,11 +99,11 @@ class Panel(anywidget.AnyWidget):
 
     @property
     def values(self) -> dict[str, Any]:
-        """Where the controls stand, by the function's own names."""
+        """The values of the controls by the names of the function's parameters."""
         return {name: getattr(self, trait) for name, trait in self._by_control.items()}
 
     def result(self) -> list[Tensor]:
-        """The tensors that the views show at the present values."""
+        """The tensors that the views show for these values."""
         return self._compute(self.values)
 
     def _compute(self, values: Mapping[str, Any]) -> list[Tensor]:
@@ -144,7 +169,7 @@ class Page:
         self.values.update(self._explorer.check({control: value}))
 
     def result(self) -> list[Tensor]:
-        """The tensors that the views show at the present values."""
+        """The tensors that the views show for these values."""
         return self._explorer.run(self.values)
 
     def __repr__(self) -> str:

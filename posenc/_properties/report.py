@@ -150,7 +150,7 @@ class Comparison:
         """A row for each property, then rows for doors and parameters.
 
         Returns:
-            Lists of strings: the name of the property, and one verdict for each encoding.
+            Lists of strings with the name of the property first, then one verdict for each encoding.
         """
         rows = [[wish, *(report[wish].verdict for report in self)] for wish in WISHES]
         return rows + [[fact, *(report.facts[fact] for report in self)] for fact in ("doors", "parameters")]

@@ -1,17 +1,18 @@
-"""Evidence: every scheme trained under one budget, measured far beyond its training length, by one command.
+"""Evidence: every scheme is trained under one budget and measured far beyond its training length.
 
-`python -m posenc.lab sweep --experiment extrapolation --preset cpu` trains and measures what has no result yet;
-`posenc.lab.read("extrapolation")` gives what has been found.
+`python -m posenc.lab sweep --experiment extrapolation --preset cpu` trains and measures each run
+that has no result yet;
+`posenc.lab.read("extrapolation")` returns the results.
 """
 
 from posenc.lab.config import EXPERIMENTS, PRESETS, VARIANTS, Preset, Run, Task, Text, Variant, runs
 from posenc.lab.corpus import Corpus
 from posenc.lab.results import read
-from posenc.lab.sweep import perform, sweep
+from posenc.lab.sweep import sweep, train_and_measure
 from posenc.lab.training import train
 from posenc.lab.weights import trained
 
 __all__ = [
-    "EXPERIMENTS", "PRESETS", "VARIANTS", "Corpus", "Preset", "Run", "Task", "Text", "Variant", "perform", "read",
-    "runs", "sweep", "train", "trained",
+    "EXPERIMENTS", "PRESETS", "VARIANTS", "Corpus", "Preset", "Run", "Task", "Text", "Variant", "read", "runs", "sweep",
+    "train", "train_and_measure", "trained",
 ]  # fmt: skip

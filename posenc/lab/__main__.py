@@ -13,7 +13,7 @@ from posenc.lab import corpus, results, weights
 from posenc.lab.config import EXPERIMENTS, PRESETS, SEEDS, VARIANTS, Run, runs
 from posenc.lab.cost import REUSED, cost, keep, read_cost, table
 from posenc.lab.report import report
-from posenc.lab.sweep import measure, perform, sweep
+from posenc.lab.sweep import measure, sweep, train_and_measure
 from posenc.lab.training import restored
 
 
@@ -90,7 +90,9 @@ def parser() -> argparse.ArgumentParser:
 def _train(args: argparse.Namespace) -> None:
     run = Run(args.scheme, args.seed, args.preset)
     work = Path(args.work) / run.preset
-    path = perform(run, corpus.load(args.corpus), out=args.out, work=work, device=args.device, progress=not args.quiet)
+    path = train_and_measure(
+        run, corpus.load(args.corpus), out=args.out, work=work, device=args.device, progress=not args.quiet
+    )
     if path is not None:
         print(f"{run.name}: {path}")
 

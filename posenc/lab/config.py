@@ -1,4 +1,4 @@
-"""What is trained, and under which budget: a preset is the same for all, a variant is what differs."""
+"""Configurations of runs: a preset is the budget that all schemes share, and a variant is the difference."""
 
 from __future__ import annotations
 
@@ -28,32 +28,36 @@ MASK = 256  # stands for a byte that is to be guessed
 
 @dataclass(frozen=True)
 class Budget:
-    """What every scheme gets: the model without its encoding, how it is trained, and how far it is measured."""
+    """The budget that every scheme gets: the model without its encoding, the training, and the measured lengths."""
 
     layers: int
+    """Layers of the model."""
     model_dim: int
+    """Width of the residual stream."""
     heads: int
+    """Attention heads in a layer."""
     length: int
-    """L, the training length, in tokens; of a task, in letters, digits or pairs, and the longest of several."""
+    """The training length L in tokens; of a task the longest one, in letters, digits or pairs."""
     batch: int
-    """Sequences in a step."""
+    """Sequences in a training step."""
     steps: int
+    """Training steps."""
     rate: float
-    """The learning rate after the warm-up, from which it falls to a tenth along a cosine."""
+    """The learning rate after the warm-up. From there it falls to a tenth along a cosine."""
     longest: int
-    """How many times L is measured."""
+    """The longest measured length as a multiple of L."""
 
 
 @dataclass(frozen=True)
 class Text(Budget):
-    """The budget of models of text."""
+    """The budget of models that are trained on text."""
 
     windows: int
-    """Held-out texts of `longest` · L tokens that losses are measured on."""
+    """The number of held-out texts, of `longest` · L tokens each, on which losses are measured."""
     slid: int
-    """How many of them windows slide over."""
+    """The number of these texts that are also measured with sliding windows."""
     tuning: int
-    """Steps of the short tuning at 4 L, for what goes on from another run."""
+    """Steps of the short tuning at length 4 L, for runs that start from the weights of another."""
 
 
 @dataclass(frozen=True)
@@ -61,19 +65,26 @@ class Task(Budget):
     """The budget of models that learn a task."""
 
     answers: int
-    """Sequences that the accuracy at one length is measured on."""
+    """The number of sequences on which the accuracy at one length is measured."""
 
 
 @dataclass(frozen=True)
 class Preset:
-    """One budget for text and one for each task."""
+    """The budgets of one preset, such as `PRESETS["cpu"]`.
+
+    Example:
+        >>> PRESETS["cpu"].text.length, PRESETS["cpu"].tasks["copy"].length
+        (128, 8)
+    """
 
     text: Text
+    """The budget of models of text."""
     tasks: dict[str, Task]
+    """The budget of each task, by name."""
 
 
 def _tasks(easy: Task, **more: dict[str, Any]) -> dict[str, Task]:
-    """Budgets of all tasks, with what the harder ones get instead."""
+    """Budgets of all tasks, with changes for the harder ones."""
     return {task: dataclasses.replace(easy, **more.get(task, {})) for task in TASKS}
 
 
@@ -103,27 +114,35 @@ PRESETS = {
 
 @dataclass(frozen=True)
 class Variant:
-    """A scheme, and what is done with it: what one curve of a figure stands for."""
+    """A scheme with its options: one curve of a figure.
+
+    Example:
+        >>> VARIANTS["shaw_k4"].scheme, VARIANTS["shaw_k4"].options
+        ('shaw', {'clip': 4})
+    """
 
     scheme: str
     """Its name in ENCODINGS."""
     options: dict[str, Any] = field(default_factory=dict)
-    """Keywords of its class, or, for RoPE, a method and a factor of `posenc.scaling`."""
+    """Keywords of its class; for RoPE the name of a method in `posenc.scaling`."""
     zeroed: tuple[str, ...] = ()
-    """Parameters of the encoding that are 0 and stay so."""
+    """Names of parameters of the encoding that are zero and are not trained."""
     every_layer: bool = False
+    """Whether an additive encoding is added in every layer and not once."""
     shared: bool = True
+    """Whether all layers share one encoding."""
     objective: str = "text"
-    """"text", the next byte; "masked", bytes that are missing; or a task."""
+    """"text" (predict the next byte), "masked" (guess missing bytes), or the name of a task."""
     memory: bool = False
-    """Whether a segment attends to the one before it."""
+    """Whether a segment attends to the previous segment."""
     after: str = ""
-    """The variant whose weights it starts from; it is then tuned for `tuning` steps at 4 L, or not at all."""
+    """The variant from whose weights it starts, or an empty string."""
     tuned: bool = False
+    """Whether it is then tuned for `tuning` steps at length 4 L."""
 
 
 def _schemes(**changes: Any) -> dict[str, Variant]:
-    """All schemes, with parameters of their own in each layer where the authors have it so."""
+    """A variant for each scheme. Layers share one encoding unless the authors give each layer separate parameters."""
     return {name: Variant(name, shared=not scheme.per_layer, **changes) for name, scheme in SCHEMES.items()}
 
 
@@ -160,16 +179,28 @@ EXPERIMENTS: dict[str, tuple[str, ...]] = {
     "distance": ("nope", "relu", "distance_aware", "alibi"),
 }  # fmt: skip
 SEEDS = 3
-FACTOR = 4  # by how much experiments "beyond" the window extend it
+FACTOR = 4  # the longer window of the experiment "beyond", as a multiple of L
 
 
 @dataclass(frozen=True)
 class Run:
-    """One training: a variant, a seed and a preset. All else follows from these."""
+    """One training, given by a variant, a seed and a preset. Everything else follows from these three.
+
+    Raises:
+        ValueError: If there is no such variant or preset.
+
+    Example:
+        >>> run = Run("alibi", seed=0, preset="smoke")
+        >>> run.name, run.steps, run.digest
+        ('alibi-0', 12, 'd005d37034dae7eb')
+    """
 
     variant: str
+    """A name in `VARIANTS`."""
     seed: int
+    """The seed of the weights and of the order of the text."""
     preset: str = "cpu"
+    """A name in `PRESETS`."""
 
     def __post_init__(self) -> None:
         for value, known, noun in (
@@ -180,83 +211,92 @@ class Run:
 
     @property
     def name(self) -> str:
+        """The stem of its files, such as "rope-0"."""
         return f"{self.variant}-{self.seed}"
 
     @property
-    def what(self) -> Variant:
+    def settings(self) -> Variant:
+        """The scheme and its options."""
         return VARIANTS[self.variant]
 
     @property
     def budget(self) -> Text | Task:
+        """The budget of its objective."""
         preset = PRESETS[self.preset]
-        return preset.tasks.get(self.what.objective, preset.text)
+        return preset.tasks.get(self.settings.objective, preset.text)
 
     @property
     def steps(self) -> int:
-        if self.what.after:
-            return PRESETS[self.preset].text.tuning if self.what.tuned else 0
+        """Training steps; 0 if the weights of another run are used as they are."""
+        if self.settings.after:
+            return PRESETS[self.preset].text.tuning if self.settings.tuned else 0
         return self.budget.steps
 
     @property
     def batch(self) -> int:
-        """Sequences in a step: fewer where they are longer."""
+        """Sequences in a step. Longer sequences are fewer, so that the number of tokens is the same."""
         return self.budget.batch * self.budget.length // self.length
 
     @property
     def length(self) -> int:
-        """The length of the sequences that are trained on."""
-        return self.budget.length * (FACTOR if self.what.after else 1)
+        """The length of its training sequences."""
+        return self.budget.length * (FACTOR if self.settings.after else 1)
 
     @property
-    def before(self) -> Run | None:
-        """The run whose weights this one starts from."""
-        return dataclasses.replace(self, variant=self.what.after) if self.what.after else None
+    def parent(self) -> Run | None:
+        """The run from whose weights this one starts, or None."""
+        return dataclasses.replace(self, variant=self.settings.after) if self.settings.after else None
 
     @property
     def config(self) -> dict[str, Any]:
-        """All that decides the result, as JSON has it."""
-        found: dict[str, Any] = {"seed": self.seed, **dataclasses.asdict(self.budget), **dataclasses.asdict(self.what)}
-        return json.loads(json.dumps(found))
+        """Everything that decides the result, as a dict for JSON."""
+        parts = dataclasses.asdict(self.budget) | dataclasses.asdict(self.settings)
+        return json.loads(json.dumps({"seed": self.seed} | parts))
 
     @property
     def digest(self) -> str:
+        """The first 16 hexadecimal digits of the SHA-256 of `config`. A result is valid for one digest."""
         return hashlib.sha256(json.dumps(self.config, sort_keys=True).encode()).hexdigest()[:16]
 
     def model(self, **changes: Any) -> Transformer:
-        """The model before training: with one seed, all encodings get the same other weights.
+        """The model before training. All schemes with the same seed start from the same other weights.
 
-        `changes` are keywords of Transformer, such as backend="sdpa".
+        Args:
+            **changes: Keywords of `Transformer` that replace those of the run, such as `backend="sdpa"`.
+
+        Returns:
+            A `Transformer` in training mode, on the CPU.
         """
-        what, budget = self.what, self.budget
+        settings, budget = self.settings, self.budget
         longest = 16 * budget.length if isinstance(budget, Task) else self.length  # rows of a learned table
         with torch.random.fork_rng():
             torch.manual_seed(self.seed)
             model = Transformer(
-                {"text": BYTES, "masked": BYTES + 1}.get(what.objective, VOCABULARY),
+                {"text": BYTES, "masked": BYTES + 1}.get(settings.objective, VOCABULARY),
                 layers=budget.layers, model_dim=budget.model_dim, heads=budget.heads,
-                encoding=maker(what, budget.length), every_layer=what.every_layer, shared=what.shared,
-                causal=what.objective != "masked", **{"length": longest} | changes,
+                encoding=maker(settings, budget.length), every_layer=settings.every_layer, shared=settings.shared,
+                causal=settings.objective != "masked", **{"length": longest} | changes,
             )  # fmt: skip
         for encoding in model.encodings:
-            for name in what.zeroed:
+            for name in settings.zeroed:
                 torch.nn.init.zeros_(encoding.get_parameter(name)).requires_grad_(False)
         return model
 
 
-def maker(what: Variant, length: int) -> Callable[..., Encoding]:
-    """Makes a variant's encoding from model_dim, heads, head_dim and length; `length` here is L."""
-    options = dict(what.options)
-    if what.scheme == "rope" and options:
+def maker(settings: Variant, length: int) -> Callable[..., Encoding]:
+    """A function that makes a variant's encoding from model_dim, heads, head_dim and length; `length` here is L."""
+    options = dict(settings.options)
+    if settings.scheme == "rope" and options:
         return lambda head_dim, **sizes: scaled(head_dim, options["scaling"], length)
-    if what.scheme == "shaw":
+    if settings.scheme == "shaw":
         return lambda head_dim, **sizes: Shaw(head_dim, **options)
-    if what.scheme == "alibi":
+    if settings.scheme == "alibi":
         return lambda heads, **sizes: ALiBi(heads, **options)
-    return ENCODINGS[what.scheme]
+    return ENCODINGS[settings.scheme]
 
 
 def scaled(head_dim: int, method: str, length: int, factor: float = FACTOR) -> RoPE:
-    """RoPE for `factor` times the length that it was trained on."""
+    """RoPE for `factor` times its training length."""
     freq: Tensor = frequencies(head_dim)
     if method == "yarn":
         return RoPE(head_dim, freq=yarn(freq, factor, length), attention_factor=yarn_attention_factor(factor))
@@ -264,7 +304,25 @@ def scaled(head_dim: int, method: str, length: int, factor: float = FACTOR) -> R
 
 
 def runs(experiment: str, preset: str, seeds: int = SEEDS) -> list[Run]:
-    """What an experiment needs, first of all one seed of everything; a run comes after the one that it starts from."""
+    """The runs of an experiment: first all variants with seed 0, then with seed 1, and so on.
+
+    A run that starts from another run's weights comes after it.
+
+    Args:
+        experiment: A name in `EXPERIMENTS`.
+        preset: A name in `PRESETS`.
+        seeds: The number of seeds. Default: 3.
+
+    Returns:
+        A list of `Run`.
+
+    Raises:
+        ValueError: If there is no such experiment, or `seeds` is less than 1.
+
+    Example:
+        >>> [run.name for run in runs("distance", "cpu", seeds=1)]
+        ['nope-0', 'relu-0', 'distance_aware-0', 'alibi-0']
+    """
     if experiment not in EXPERIMENTS:
         raise ValueError(f"there is no experiment {experiment!r}: use one of {', '.join(EXPERIMENTS)}")
     if seeds < 1:

@@ -1,7 +1,7 @@
 """Text as bytes, on any machine and without a download: the source of Python's own library, or a folder.
 
-Bytes need no tokeniser, so a loss in nats per token means the same for all. What is held out are whole
-modules, and nothing in them that was in the others: who repeats what was trained on learns nothing here.
+Bytes need no tokeniser, so a loss in nats per token means the same for all. Whole modules are held out, and paragraphs
+that also occur in the training text are removed from them: memorising the training text does not help.
 """
 
 import hashlib
@@ -24,20 +24,28 @@ TABLES = {"encodings", "msilib", "pydoc_data", "stringprep.py", "locale.py", "ht
 
 @dataclass(frozen=True)
 class Corpus:
-    """Text, and text of the same kind that is not trained on. Files are joined by one zero byte."""
+    """A text to train on, and held-out text of the same kind. Files are joined by one zero byte.
+
+    Example:
+        >>> text = torch.frombuffer(bytearray(b"to be or not to be"), dtype=torch.uint8)
+        >>> Corpus("a line", text[:12], text[12:], digest="0" * 16, files=1).held_out.shape
+        torch.Size([6])
+    """
 
     name: str
+    """Its name in results."""
     train: Tensor
-    """(N,) uint8"""
+    """The training text, (N,) uint8."""
     held_out: Tensor
-    """(M,) uint8: modules that are not in `train`, about a tenth of all bytes."""
+    """The held-out text, (M,) uint8: about a tenth of all bytes, from modules that are not in `train`."""
     digest: str
-    """The same for the same bytes in both: 16 hexadecimal digits of a SHA-256."""
+    """The first 16 hexadecimal digits of a SHA-256 of both texts."""
     files: int
+    """The number of files."""
 
 
 def load(path: str | os.PathLike[str] | None) -> Corpus:
-    """The text in a folder, or, of None, Python's library."""
+    """The text in a folder, or Python's library if `path` is None."""
     return python_library() if path is None else folder(path)
 
 
@@ -75,7 +83,20 @@ def folder(path: str | os.PathLike[str]) -> Corpus:
 
 
 def batch(text: Tensor, length: int, count: int, generator: torch.Generator) -> Tensor:
-    """Windows of text (N,) that begin anywhere -> (count, length + 1), int64: `length` tokens, each with its next."""
+    """Windows that begin at random places of a text.
+
+    Args:
+        text: Text (N,), uint8.
+        length: Tokens of a window, without the token after the last one.
+        count: The number of windows.
+        generator: Draws the places.
+
+    Returns:
+        Token ids (count, length + 1), int64, which are `length` tokens and the one that follows.
+
+    Raises:
+        ValueError: If the text is not longer than `length`, or a number is less than 1.
+    """
     if length < 1 or count < 1:
         raise ValueError(f"{count} windows of {length} bytes: take a length and a count of at least 1")
     if len(text) <= length:
@@ -85,9 +106,19 @@ def batch(text: Tensor, length: int, count: int, generator: torch.Generator) -> 
 
 
 def regions(text: Tensor, span: int, context: int, count: int) -> Tensor:
-    """Windows of text (N,) in even steps, always the same -> (count, context + span + 1), int64.
+    """Windows at evenly spaced places of a text. No two windows share a token that is to be predicted.
 
-    The last `span` tokens are to be predicted, each from those before it: no two windows share one of these.
+    Args:
+        text: Text (N,), uint8.
+        span: Tokens of a window that are to be predicted: the last ones.
+        context: Tokens before these.
+        count: The number of windows.
+
+    Returns:
+        Token ids (count, context + span + 1), int64.
+
+    Raises:
+        ValueError: If the text is too short, or a number is too small.
     """
     if span < 1 or context < 0 or count < 1:
         raise ValueError(f"{count} spans of {span} after {context} bytes: take at least one of one, after 0 or more")
@@ -102,7 +133,7 @@ def regions(text: Tensor, span: int, context: int, count: int) -> Tensor:
 
 
 def _files(root: Path, wanted: Callable[[str], bool]) -> list[tuple[str, Path]]:
-    """Regular files below root with their names, such as json/decoder.py, in the order of these on any machine."""
+    """Regular files below root with their names, such as json/decoder.py, sorted in the same way on any machine."""
     found: dict[str, Path] = {}
     for base, folders, files in os.walk(root):
         path = {n: Path(base, n) for n in (*folders, *files) if not n.startswith(".") and n != "__pycache__"}
@@ -113,7 +144,7 @@ def _files(root: Path, wanted: Callable[[str], bool]) -> list[tuple[str, Path]]:
 
 
 def _corpus(name: str, found: list[tuple[str, bytes]]) -> Corpus:
-    """What of the files is text, and new, in two parts."""
+    """A corpus of those files that are text, without repeated paragraphs, in two parts."""
     texts: dict[str, bytes] = {}
     whole: set[bytes] = set()
     paragraphs: set[bytes] = set()

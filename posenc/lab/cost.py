@@ -1,4 +1,4 @@
-"""What a scheme costs: tokens per second and bytes, in training, in a whole pass and in decoding."""
+"""The cost of each scheme: tokens per second and bytes, in training, in a whole pass and in decoding."""
 
 import json
 import os
@@ -14,19 +14,31 @@ from posenc.lab.corpus import Corpus
 from posenc.lab.evaluation import throughput
 from posenc.lab.results import Result, provenance, put
 from posenc.registry import ENCODINGS
+from posenc.table import Table
 
 TIMES = 8  # the training length, so that pairs of tokens count
 
-# The C library of Linux gives large blocks back and takes them afresh, or keeps them, by a threshold that moves with
-# what came before, and fresh pages cost as much as the work on them. With these in its environment it keeps them all.
+# The C library of Linux may return large blocks to the system and ask for them again. The threshold depends on earlier
+# allocations, and fresh pages cost as much as the work on them. With these variables it keeps all blocks.
 REUSED = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(2**40)}
 
 
 def cost(preset: str, corpus: Corpus, *, device: str = "cpu", rounds: int = 3, progress: bool = True) -> Result:
-    """Every scheme with every backend that serves it: contenders take turns, `rounds` times, and medians are kept.
+    """Measures speed and memory of every scheme with every backend.
 
-    On random tokens, as many as the preset's batch has, in sequences of 8 L. What a backend refuses is there with its
-    reason, which is a finding too.
+    All pairs take turns, `rounds` times, and medians are kept. The tokens are random, as many as the preset's batch
+    has, in sequences eight times as long as in training.
+
+    Args:
+        preset: "smoke", "cpu" or "gpu".
+        corpus: The corpus, which is only named in the provenance.
+        device: The device of the models. Default: "cpu".
+        rounds: Measurements of each pair. Default: 3.
+        progress: Show a progress bar. Default: True.
+
+    Returns:
+        A dict as in `cost.json` with `provenance`, `length`, `batch`, `rounds`, `memory` and `rows`. If a backend
+        cannot serve a scheme, its row has the reason.
     """
     run = Run("nope", 0, preset)
     length, batch = TIMES * run.length, max(1, run.batch // TIMES)
@@ -50,12 +62,12 @@ def cost(preset: str, corpus: Corpus, *, device: str = "cpu", rounds: int = 3, p
 
 
 def keep(found: Result, preset: str, folder: str | os.PathLike[str]) -> Path:
-    """Writes what `cost` found, in place of what was there -> the path."""
+    """Writes the result of `cost` to `cost.json` and returns its path."""
     return put(Path(folder) / preset / "cost.json", found)
 
 
 def read_cost(preset: str, folder: str | os.PathLike[str]) -> Result:
-    """What `keep` wrote. Raises ValueError if there is nothing."""
+    """Reads the result that `keep` wrote. Raises ValueError if there is none."""
     path = Path(folder) / preset / "cost.json"
     if not path.exists():
         raise ValueError(f"costs of preset {preset} were not measured: run python -m posenc.lab cost --preset {preset}")
@@ -63,18 +75,34 @@ def read_cost(preset: str, folder: str | os.PathLike[str]) -> Result:
     return found
 
 
-def table(found: Result) -> str:
-    """Costs as a table for a terminal: thousands of tokens per second, and MiB."""
-    lines = [f"cost: {found['provenance']['device']}, {found['batch']} sequences of {found['length']} tokens", ""]
-    head = ["training", "MiB", "pass", "MiB", "decoding", "MiB"]
-    lines.append(f"{'':28}" + "".join(f"{name:>10}" for name in head))
+def table(found: Result) -> Table:
+    """Costs of all schemes and backends.
+
+    Args:
+        found: The result of `cost` or `read_cost`.
+
+    Returns:
+        A table with thousands of tokens per second and the peak of memory in MiB, for training, a whole pass and
+        decoding. A dash marks a backend that cannot serve the scheme.
+
+    Example:
+        >>> from posenc.lab.results import FOLDER
+        >>> table(read_cost("cpu", FOLDER)).columns
+        ['', 'training', 'MiB', 'pass', 'MiB', 'decoding', 'MiB']
+    """
+    about = f"{found['provenance']['device']}, {found['batch']} sequences of {found['length']} tokens"
+    rows = []
     for row in found["rows"]:
-        cells = []
-        for what in ("training", "passes", "decoding"):
-            rate, size = row[what]["tokens_per_second"], row[what]["bytes"]
-            cells += ["–", "–"] if rate is None else [f"{rate / 1e3:.1f} k", f"{size / 2**20:.1f}"]
-        lines.append(f"{row['scheme'] + ', ' + row['backend']:28}" + "".join(f"{cell:>10}" for cell in cells))
-    return "\n".join(lines) + "\n"
+        costs = [row[what] for what in ("training", "passes", "decoding")]
+        pairs = ((_scaled(each["tokens_per_second"], 1e3), _scaled(each.get("bytes"), 2**20)) for each in costs)
+        numbers = [x if x is None else f"{x:.1f}" for pair in pairs for x in pair]
+        rows.append([f"{row['scheme']}, {row['backend']}", *numbers])
+    columns = ["", "training", "MiB", "pass", "MiB", "decoding", "MiB"]
+    return Table(columns, rows, caption=f"cost: {about}; thousands of tokens per second, and MiB")
+
+
+def _scaled(value: float | None, unit: float) -> float | None:
+    return None if value is None else value / unit
 
 
 def _median(entries: list[dict[str, Any]]) -> dict[str, Any]:

@@ -1,21 +1,17 @@
-"""What is measured of a trained model: losses far beyond its length, answers, attention, and what it costs.
+"""Measurements of a trained model: losses far beyond its training length, answers, attention, speed and memory.
 
 A loss is the cross-entropy of the next token, in nats. Windows that do not overlap and windows that slide score the
-same tokens and differ in how many stand before them: the difference is the curse of early tokens (Press et al., 2022,
-appendix B). A text that a model cannot serve has no loss, and its error says why.
+same tokens, but a sliding window has more tokens before each of them: the difference is the curse of early tokens
+(Press et al., 2022, appendix B). If a model cannot serve a length, the result has the reason instead of a loss.
 """
 
 import copy
-import gzip
-import json
 import math
 import os
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from itertools import pairwise
-from pathlib import Path
+from itertools import accumulate, pairwise
 from typing import Any
 
 import torch
@@ -41,11 +37,21 @@ def losses(
     model: nn.Module, tokens: Tensor, *, memory: Memory | None = None, segment: int | None = None,
     autocast: bool = False,
 ) -> Tensor:  # fmt: skip
-    """The loss of each token but the first, which has nothing before it: tokens (B, T + 1) -> (B, T), float32.
+    """The loss of each token except the first, without gradients and dropout.
 
-    With `memory` they go on from what it holds, and go into it. With `segment`, so many go in at a time; without a
-    memory of its own each segment then sees all before it, as in one pass, for half the products and less memory.
-    autocast=True computes in bfloat16. Gradients and dropout are off, and the model is left in the mode it was in.
+    Args:
+        model: A language model, called as `model(tokens)` or `model(tokens, memory=memory)`.
+        tokens: Token ids (B, T + 1).
+        memory: A memory that holds earlier tokens; the new ones are added to it. Default: none.
+        segment: The number of tokens in one call. Each segment sees all tokens before it, as in a single pass, but
+            needs less memory. Default: all at once.
+        autocast: Compute in bfloat16. Default: False.
+
+    Returns:
+        Losses in nats, (B, T), float32.
+
+    Raises:
+        ValueError: If there are fewer than two tokens, or `segment` is less than 1.
     """
     if tokens.ndim != 2 or tokens.shape[1] < 2:
         raise ValueError(f"tokens have shape {tuple(tokens.shape)}: use (B, T + 1), at least 2 in a row")
@@ -65,15 +71,35 @@ def losses(
 
 
 def by_position(model: nn.Module, windows: Tensor, segment: int | None = None) -> Tensor:
-    """How a loss falls, or does not, with what stands before: windows (R, T + 1) -> (T,), the mean over windows."""
+    """The loss as a function of the number of tokens before, the mean over windows.
+
+    Args:
+        model: A language model.
+        windows: Token ids (R, T + 1).
+        segment: The number of tokens in one call. Default: all at once.
+
+    Returns:
+        Losses in nats, (T,); entry p has p + 1 tokens before the predicted one.
+    """
     return _all(model, windows, segment).mean(0)
 
 
 def nonoverlapping(model: nn.Module, spans: Tensor, length: int, *, segment: int | None = None) -> float:
-    """The mean loss if text is cut into windows of `length`, each of which starts from nothing.
+    """The mean loss if text is cut into windows that do not overlap.
 
-    spans (R, S + 1), where `length` divides S. Each of the R · S tokens is scored once, by the 1 to `length` tokens of
-    its window that stand before it: half a window in the mean.
+    Each token is predicted once, from the 1 to `length` tokens before it in its window: half a window on average.
+
+    Args:
+        model: A language model.
+        spans: Token ids (R, S + 1).
+        length: The length of a window, a divisor of S.
+        segment: The number of tokens in one call. Default: all at once.
+
+    Returns:
+        The mean loss in nats over R · S tokens.
+
+    Raises:
+        ValueError: If `length` does not divide S.
     """
     return _cut(model, spans, length, segment).mean().item()
 
@@ -82,20 +108,32 @@ def sliding(
     model: nn.Module, regions: Tensor, length: int, stride: int, context: int, *, memory: bool = False,
     segment: int | None = None,
 ) -> float:  # fmt: skip
-    """The mean loss if a window of `length` moves on by `stride`, and only the tokens that are new to it are scored.
+    """The mean loss if a window moves by `stride` tokens, and only the new tokens are predicted.
 
-    regions (R, context + S + 1): the last S tokens of each are scored, where `stride` divides S, and each chunk of
-    `stride` sees the length - stride tokens before it, so context is at least that. The same tokens as those of
-    nonoverlapping(model, regions[:, context:], …).
+    The predicted tokens are the same as those of `nonoverlapping(model, regions[:, context:], length)`, but each has
+    at least `length - stride` tokens before it.
 
-    With memory=True the text streams past the model, from the beginning of the region, by `stride` tokens or, if
-    that is shorter, by `segment`, and a memory holds the rest of the window.
+    Args:
+        model: A language model.
+        regions: Token ids (R, context + S + 1). The last S tokens of each row are predicted.
+        length: The length of the window.
+        stride: The step of the window, a divisor of S.
+        context: Tokens before the first predicted one, at least `length - stride`.
+        memory: Stream the text through the model by `stride` tokens, or by `segment` if that is shorter; a memory
+            holds the rest of the window. Default: False.
+        segment: The number of tokens in one call. Default: all at once.
+
+    Returns:
+        The mean loss in nats over R · S tokens.
+
+    Raises:
+        ValueError: If the numbers do not fit together.
     """
     return _slid(model, regions, length, stride, context, memory, segment).mean().item()
 
 
 def _cut(model: nn.Module, spans: Tensor, length: int, segment: int | None = None, autocast: bool = False) -> Tensor:
-    """Losses (R, S) of windows that do not overlap: they slide by all that they hold."""
+    """Losses (R, S) of windows that do not overlap."""
     return _slid(model, spans, length, length, 0, False, segment, autocast)
 
 
@@ -122,7 +160,7 @@ def _slid(
 def _all(
     model: nn.Module, windows: Tensor, segment: int | None = None, memory: int | None = None, autocast: bool = False
 ) -> Tensor:
-    """Losses of many windows (R, T + 1) -> (R, T), float64 on the CPU: a few at a time, which bounds memory."""
+    """Losses (R, T) of many windows (R, T + 1), float64 on the CPU, computed a few at a time to save memory."""
     length, device = windows.shape[1] - 1, next(model.parameters()).device
     rows = max(1, PAIRS.get(device.type, PAIRS["cpu"]) // max(1, length * (segment or length)))
     found = [
@@ -139,20 +177,27 @@ def extrapolation(
     model: Transformer, held_out: Tensor, trained: int, *, memory: bool = False, windows: int = 32, slid: int = 4,
     longest: int = 16, autocast: bool = False,
 ) -> Entry:  # fmt: skip
-    """Losses on text of `trained`, twice, four times … and `longest` times as many tokens -> as JSON has it.
+    """Losses on texts of 1, 2, 4, … and `longest` times the training length.
 
-    held_out (N,), of which `windows` spans of longest · trained tokens are scored, and `slid` of them by windows that
-    slide too, by a quarter of their length. With memory=True (Transformer-XL) these stream instead. Lists of entries:
+    Args:
+        model: A model of bytes.
+        held_out: Text (N,), uint8.
+        trained: The training length, a multiple of 4.
+        memory: Stream the text with a memory (Transformer-XL) where windows slide. Default: False.
+        windows: The number of spans of `longest * trained` tokens. Default: 32.
+        slid: The number of these spans over which windows also slide, by a quarter of their length. Default: 4.
+        longest: A power of two. Default: 16.
+        autocast: Compute in bfloat16. Default: False.
 
-        by_position     losses at positions `from` the first up `to` the last, which is not included; at position p
-                        stand p + 1 tokens before the one that is scored
-        nonoverlapping  for each length, the loss of all spans
-        sliding         for each length, that of windows that slide, and beside it that of windows that do not,
-                        `nonoverlapping`, on the same tokens
-        attention       for each length, distance and entropy, (layers, heads)
+    Returns:
+        A dict for JSON with four lists. `by_position` has losses at positions `from` … `to` - 1, where position p has
+        p + 1 tokens before the predicted one. `nonoverlapping` has the loss of all spans for each length. `sliding`
+        has the loss of sliding windows for each length, and as `nonoverlapping` the loss of the same tokens in
+        windows that do not slide. `attention` has mean distance and entropy, (layers, heads), for each length. If the
+        model cannot serve a length, or a loss is not finite, the entry is None and `why` has the reason.
 
-    What the model refuses, such as a position without a row, or a loss that is not finite, is null with a `why`.
-    Raises ValueError if the text is too short, or numbers do not fit.
+    Raises:
+        ValueError: If the text is too short, or the numbers do not fit together.
     """
     if trained < 1 or trained % QUARTERS:
         raise ValueError(f"trained is {trained}: use a multiple of {QUARTERS}, since windows slide by a quarter")
@@ -200,14 +245,14 @@ def extrapolation(
 
 
 def bins(trained: int, longest: int) -> list[tuple[int, int]]:
-    """Ranges of positions, from and up to: 8 up to the trained length, and then 8 each time it doubles."""
+    """Ranges of positions (from, to): 8 up to the training length, and 8 for each doubling."""
     doublings = (longest // trained).bit_length() - 1
     edges = {trained * n // 8 for n in range(9)} | {round(trained * 2 ** (n / 8)) for n in range(8 * doublings + 1)}
     return list(pairwise(sorted(edges)))
 
 
 def _entry(found: Tensor, **about: Any) -> Entry:
-    """The mean of losses, and of how many."""
+    """The mean of losses, and their number."""
     loss = found.mean().item()
     if not math.isfinite(loss):
         return _unserved("the loss is not a finite number", **about)
@@ -219,7 +264,7 @@ def _unserved(why: str, **about: Any) -> Entry:
 
 
 def _refusal(model: nn.Module, length: int) -> str | None:
-    """What the model says if it cannot serve a text of this length; an error at any length is raised, not returned."""
+    """The model's reason if it cannot serve a text of this length. An error at any length is raised, not returned."""
     with _measuring(model) as device:
         token = torch.zeros(1, 1, dtype=torch.long, device=device)
         model(token, torch.zeros(1, dtype=torch.long, device=device))
@@ -240,10 +285,24 @@ def _first_sentence(error: Exception) -> str:
 def accuracy(
     model: nn.Module, task: str, length: int, count: int, generator: torch.Generator, *, autocast: bool = False
 ) -> Entry:
-    """How many of `count` sequences of a task are answered without a mistake, `exact`, and the share of `tokens`.
+    """The share of answers without a mistake, and the share of right tokens.
 
-    A token counts if it is the likeliest after all right ones before it. Null with a `why` if the model cannot serve
-    that length. Raises ValueError for what `tasks.sample` does not have.
+    A token is right if it is the most likely one, given the correct tokens before it.
+
+    Args:
+        model: A model of `VOCABULARY` tokens.
+        task: A name in `TASKS`.
+        length: Letters, digits or pairs.
+        count: The number of sequences.
+        generator: Draws the sequences.
+        autocast: Compute in bfloat16. Default: False.
+
+    Returns:
+        A dict with `length`, `count`, `exact` and `tokens`. The last two are None if the model cannot serve the
+        length, and `why` has the reason.
+
+    Raises:
+        ValueError: If there is no such task, or it has no sequences of that length.
     """
     tokens, answer = tasks.sample(task, length, count, generator)
     answer = answer[:, 1:].cpu()
@@ -260,9 +319,20 @@ def accuracy(
 def generalisation(
     model: nn.Module, task: str, trained: int, *, longest: int = 4, count: int = 128, autocast: bool = False
 ) -> list[Entry]:
-    """`accuracy` by length, in quarters of the longest that was trained, up to `longest` times it.
+    """The accuracy at lengths from a quarter of the training length up to `longest` times the training length.
 
-    All models are asked the same questions. Recall ends where it has no more keys.
+    All models are asked the same questions. Recall ends at the number of its keys.
+
+    Args:
+        model: A model of `VOCABULARY` tokens.
+        task: A name in `TASKS`.
+        trained: The longest training length.
+        longest: The longest length as a multiple of `trained`. Default: 4.
+        count: Sequences of each length. Default: 128.
+        autocast: Compute in bfloat16. Default: False.
+
+    Returns:
+        A list of the results of `accuracy`.
     """
     step = max(1, trained // 4)
     lengths = [n for n in range(step, longest * trained + 1, step) if task != "recall" or n <= tasks.KEYS]
@@ -273,16 +343,23 @@ def generalisation(
 
 
 def attention_distance(model: Transformer, tokens: Tensor, segment: int | None = None) -> Tensor:
-    """How far back a head looks, Σ_j α_ij (i - j), in positions: tokens (B, L) -> (layers, heads).
+    """The mean distance to which a head attends, Σ_j α_ij (i - j), over the queries of the last quarter.
 
-    The mean over the queries of the last quarter, which have much to choose from. Attention that tells no keys
-    apart has half of i. With `segment`, so many tokens are computed at a time.
+    Uniform attention has a mean distance of i / 2.
+
+    Args:
+        model: A causal model.
+        tokens: Token ids (B, L).
+        segment: The number of tokens in one call. Default: all at once.
+
+    Returns:
+        Distances in positions, (layers, heads).
     """
     return _watched(model, tokens, segment, _distance)[0]
 
 
 def attention_entropy(model: Transformer, tokens: Tensor, segment: int | None = None) -> Tensor:
-    """How many keys a head looks at, as -Σ_j α_ij ln α_ij, in nats: as `attention_distance`."""
+    """The mean entropy of a head's weights, -Σ_j α_ij ln α_ij, in nats; the rest is as in `attention_distance`."""
     return _watched(model, tokens, segment, _entropy)[0]
 
 
@@ -295,9 +372,9 @@ def _entropy(weights: Tensor, offset: Tensor) -> Tensor:
 
 
 def _watched(model: Transformer, tokens: Tensor, segment: int | None, *measures: Measure) -> Tensor:
-    """Means of measures of weights (B, H, q, k) and offsets i - j (B, 1, q, k) -> (measures, layers, heads).
+    """Means (measures, layers, heads) of functions of weights (B, H, q, k) and offsets i - j (q, k).
 
-    Of each text only the queries of the last quarter count.
+    Only the queries of the last quarter of each text count.
     """
     start = tokens.shape[1] - math.ceil(tokens.shape[1] / 4)
     seen: list[Tensor] = []  # (measures, layers, heads, queries) of each piece
@@ -319,12 +396,23 @@ def _watched(model: Transformer, tokens: Tensor, segment: int | None, *measures:
 def throughput(
     model: Transformer, length: int, batch: int, *, repeats: int = 5, autocast: bool = False
 ) -> dict[str, Entry]:
-    """Tokens per second, and bytes, of a training step, of a whole pass and of decoding one token from a cache.
+    """Speed and memory of a training step, of a whole pass, and of decoding one token with a cache.
 
-    On random tokens (batch, length); the median of `repeats`, after two that are not counted. Decoding adds a token
-    to a cache that holds almost `length`. `bytes` is what is allocated at the worst moment, beyond what was there
-    before: for a training step gradients and all that is kept for them, but neither weights nor the optimiser.
-    A copy is trained. What the model refuses, or the memory, is null with a `why`.
+    Args:
+        model: The model; a copy of it is trained.
+        length: Tokens of a sequence. Decoding adds a token to a cache that holds almost as many.
+        batch: The number of sequences of random tokens.
+        repeats: Timed calls, after two that are not timed. Default: 5.
+        autocast: Compute in bfloat16. Default: False.
+
+    Returns:
+        A dict with `training`, `passes` and `decoding`. Each has the median of `tokens_per_second`, and in `bytes` the
+        peak of memory beyond what was allocated before: in training this includes gradients and activations, but
+        neither weights nor the optimiser. If the model or the memory does not allow it, both are None and `why` has
+        the reason.
+
+    Raises:
+        ValueError: If there are fewer than `2 * repeats + 4` tokens, or no sequence.
     """
     if repeats < 1 or batch < 1 or length < 2 * (repeats + 2):
         raise ValueError(
@@ -385,7 +473,7 @@ def _seconds(call: Callable[[], Any], device: torch.device) -> float:
 
 
 def _peak(call: Callable[[], Any], device: torch.device) -> int | None:
-    """Bytes beyond those that were allocated before, at the worst moment of a call; on a CPU as its allocator tells."""
+    """The peak of memory in bytes during a call, beyond what was allocated before; None on other devices."""
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
         before = torch.cuda.memory_allocated(device)
@@ -393,18 +481,17 @@ def _peak(call: Callable[[], Any], device: torch.device) -> int | None:
         return torch.cuda.max_memory_allocated(device) - before
     if device.type != "cpu":
         return None
-    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # or the profiler writes of itself to the terminal
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # otherwise the profiler writes to the terminal
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
         call()
-    with tempfile.TemporaryDirectory() as folder:
-        profile.export_chrome_trace(str(path := Path(folder) / "trace.json.gz"))
-        events = json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]
-    return max((event["args"]["Total Allocated"] for event in events if event["name"] == "[memory]"), default=0)
+    recorded = profile.profiler.kineto_results.events()
+    events = sorted((e for e in recorded if e.name() == "[memory]"), key=lambda e: e.start_ns())
+    return max(accumulate((event.nbytes() for event in events), initial=0))  # allocations, and frees below 0
 
 
 @contextmanager
 def _measuring(model: nn.Module, autocast: bool = False) -> Iterator[torch.device]:
-    """Without gradients and dropout; afterwards each part of the model is in the mode that it was in."""
+    """Runs a block without gradients and dropout, and restores the mode of each module."""
     modes = [(module, module.training) for module in model.modules()]
     device = next(model.parameters()).device
     model.eval()

@@ -1,4 +1,4 @@
-"""What a model is asked: an objective draws a batch, by a generator, and tells how well the model did."""
+"""Training objectives: each draws a batch and computes the loss of a model on it."""
 
 import torch
 from torch import Tensor
@@ -14,13 +14,20 @@ HIDDEN = 0.15  # of the bytes are to be guessed (Devlin et al., 2019): 8 of 10 a
 
 
 def loss(model: Transformer, run: Run, text: Tensor, generator: torch.Generator, part: slice) -> Tensor:
-    """The mean cross-entropy of what has to be predicted, in nats, on one batch.
+    """The mean cross-entropy of the predicted tokens on one batch.
 
-    The batch follows from the generator alone; `part` of its sequences is computed here, and the rest by other
-    processes. text (N,) uint8, on the CPU as the generator is.
+    Args:
+        model: The model.
+        run: The run, which gives objective, length and batch size.
+        text: Text (N,), uint8, on the CPU.
+        generator: A generator on the CPU, which alone decides the batch.
+        part: The sequences of the batch that this process computes.
+
+    Returns:
+        The loss in nats, a scalar.
     """
     device = model.embedding.weight.device
-    objective, batch = run.what.objective, run.batch
+    objective, batch = run.settings.objective, run.batch
     if objective in tasks.TASKS:
         length = int(torch.randint(1, run.length + 1, (), generator=generator))
         tokens, answer = tasks.sample(objective, length, batch, generator)
@@ -30,7 +37,7 @@ def loss(model: Transformer, run: Run, text: Tensor, generator: torch.Generator,
     if objective == "masked":
         seen, tokens, hidden = (x[part].to(device) for x in masked(text, run.length, batch, generator))
         return cross_entropy(model(seen)[hidden], tokens[hidden])
-    if run.what.memory:
+    if run.settings.memory:
         tokens = corpus.batch(text, SEGMENTS * run.length, batch // SEGMENTS, generator)[part].to(device)
         memory, total = Memory(run.length), torch.zeros((), device=device)
         for n in range(0, SEGMENTS * run.length, run.length):
@@ -42,7 +49,7 @@ def loss(model: Transformer, run: Run, text: Tensor, generator: torch.Generator,
 
 
 def masked(text: Tensor, length: int, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
-    """What is shown, what was there, and where to guess: (count, length) each, as many guesses in each sequence."""
+    """Tokens with masks, the original tokens, and where to guess: (count, length) each, equally many in each row."""
     tokens = corpus.batch(text, length, count, generator)[:, :length]
     order = torch.rand(tokens.shape, generator=generator).argsort(-1)
     guesses = max(1, round(HIDDEN * length))

@@ -1,4 +1,4 @@
-"""What has been found, as tables for a terminal: means over seeds, and their spread."""
+"""Results as tables for a terminal: means over seeds, and their standard deviations."""
 
 import os
 from collections.abc import Callable
@@ -6,15 +6,31 @@ from statistics import mean, stdev
 
 from posenc.lab import results
 from posenc.lab.results import Result
+from posenc.table import Table
 
 Column = tuple[str, Callable[[Result], float | None]]
 
 
 def report(experiment: str, preset: str = "", folder: str | os.PathLike[str] = results.FOLDER) -> str:
-    """The tables of one experiment: a row for each variant, means over seeds with their standard deviation.
+    """The results of one experiment as text.
 
-    A dash is a length that the model cannot serve. Losses are in nats per token. Each task has tables of its own.
-    Raises ValueError if there are no results.
+    Each table has a row for each variant, with the mean over seeds and the standard deviation. A dash marks a length
+    that the model cannot serve. Losses are in nats per token. Tasks have separate tables.
+
+    Args:
+        experiment: A name in `EXPERIMENTS`.
+        preset: "cpu" or "gpu". Default: as in `read`.
+        folder: The folder with the results.
+
+    Returns:
+        Lines of text.
+
+    Raises:
+        ValueError: If there are no results.
+
+    Example:
+        >>> report("layers", "cpu").splitlines()[2]
+        'loss by length, windows that do not overlap'
     """
     found = results.read(experiment, preset, folder)
     some = next(iter(found.values()))[0]
@@ -28,14 +44,25 @@ def report(experiment: str, preset: str = "", folder: str | os.PathLike[str] = r
     for kind in kinds:
         rows = {variant: of for variant, of in found.items() if of[0]["config"]["objective"] == kind}
         for title, columns in _tables(next(iter(rows.values()))[0]):
-            lines += ["", title, _row("", [name for name, _ in columns])]
-            for variant, of in rows.items():
-                lines.append(_row(variant, [spread([value(result) for result in of]) for _, value in columns]))
+            names, values = zip(*columns, strict=True)
+            cells = [[variant, *(spread([value(r) for r in of]) for value in values)] for variant, of in rows.items()]
+            lines += ["", Table(["", *names], cells, caption=title).text()]
     return "\n".join(lines) + "\n"
 
 
 def spread(values: list[float | None]) -> str:
-    """Mean ± standard deviation of seeds, or a dash if any of them has no value."""
+    """The mean of several seeds and their standard deviation, in words.
+
+    Args:
+        values: One number for each seed; None if the model of that seed cannot be measured.
+
+    Returns:
+        Text with three decimals, without a deviation for a single seed. A dash if there is no value, or one is None.
+
+    Example:
+        >>> spread([1.0, 2.0]), spread([1.0]), spread([1.0, None])
+        ('1.500 ±0.707', '1.000', '–')
+    """
     known = [value for value in values if value is not None]
     if not known or len(known) < len(values):
         return "–"
@@ -43,7 +70,7 @@ def spread(values: list[float | None]) -> str:
 
 
 def _tables(result: Result) -> list[tuple[str, list[Column]]]:
-    """Titles and columns that results of this kind have."""
+    """Titles and columns for results of this kind."""
     if "accuracy" in result:
         asked, task = range(len(result["accuracy"])), result["config"]["objective"]
         return [
@@ -68,7 +95,3 @@ def _at(table: str, n: int, name: str, result: Result) -> Column:
 
 def _point(step: int) -> Callable[[Result], float | None]:
     return lambda result: next((p["held_out"] for p in result["curve"] if p["step"] == step), None)
-
-
-def _row(name: str, cells: list[str]) -> str:
-    return f"{name:32}" + "".join(f"{cell:>14}" for cell in cells)

@@ -1,4 +1,4 @@
-"""What was measured: one small JSON file for each run, which says where it comes from."""
+"""Results: one small JSON file for each run, with its configuration and provenance."""
 
 import json
 import os
@@ -20,11 +20,25 @@ Result = dict[str, Any]
 
 
 def read(experiment: str, preset: str = "", folder: str | os.PathLike[str] = FOLDER) -> dict[str, list[Result]]:
-    """What an experiment has found so far: for each variant that has results, those of its seeds, in order.
+    """Reads the results of an experiment.
 
-    preset "gpu" or "cpu"; without one, "gpu" if it has results, else "cpu". The two are never mixed, and neither
-    are results of different corpora or budgets. Raises ValueError if there are no results, or if they do not fit
-    together.
+    Results of different presets, budgets or corpora are never mixed.
+
+    Args:
+        experiment: A name in `EXPERIMENTS`.
+        preset: "cpu" or "gpu". Default: "gpu" if it has results, otherwise "cpu".
+        folder: The folder with the results. Default: the one in the package.
+
+    Returns:
+        A dict from the name of a variant to the results of its seeds in order. Variants without results are missing.
+
+    Raises:
+        ValueError: If there is no such experiment, there are no results, or they do not fit together.
+
+    Example:
+        >>> results = read("distance", "cpu")
+        >>> list(results), results["alibi"][0]["nonoverlapping"][0]["length"]
+        (['nope', 'relu', 'distance_aware', 'alibi'], 128)
     """
     if experiment not in EXPERIMENTS:
         raise ValueError(f"there is no experiment {experiment!r}: use one of {', '.join(EXPERIMENTS)}")
@@ -52,7 +66,7 @@ def read(experiment: str, preset: str = "", folder: str | os.PathLike[str] = FOL
 
 
 def load(path: Path) -> Result:
-    """One result. Raises ValueError if the file is damaged."""
+    """Reads one result. Raises ValueError if the file is damaged."""
     try:
         result: Result = json.loads(path.read_text())
         result["digest"], result["config"]["seed"], result["provenance"]["corpus"]
@@ -62,11 +76,12 @@ def load(path: Path) -> Result:
 
 
 def path_of(run: Run, folder: str | os.PathLike[str] = FOLDER) -> Path:
+    """The file that holds the result of a run."""
     return Path(folder) / run.preset / f"{run.name}.json"
 
 
 def write(run: Run, found: Result, corpus: Corpus, device: str, seconds: float, folder: str | os.PathLike[str]) -> Path:
-    """Keeps what was measured of a run, with its provenance."""
+    """Writes the measurements of a run with its configuration and provenance, and returns the file."""
     result = {
         "variant": run.variant,
         "digest": run.digest,
@@ -78,7 +93,7 @@ def write(run: Run, found: Result, corpus: Corpus, device: str, seconds: float, 
 
 
 def put(path: Path, result: Result) -> Path:
-    """Writes a result, all of it or nothing, in place of what was there."""
+    """Writes a result, all of it or nothing, and returns the file."""
     lines = (f" {json.dumps(name)}: {json.dumps(value)}" for name, value in _rounded(result).items())
     with atomic(path) as part:
         part.write_text("{\n" + ",\n".join(lines) + "\n}\n")
@@ -86,7 +101,7 @@ def put(path: Path, result: Result) -> Path:
 
 
 def provenance(corpus: Corpus, device: str) -> dict[str, Any]:
-    """Corpus, code, machine and versions: what a number depends on besides its configuration."""
+    """Corpus, code, machine and versions, on which numbers depend besides the configuration."""
     name = torch.cuda.get_device_name() if device.startswith("cuda") else f"{platform.machine()} CPU"
     return {
         "corpus": corpus.digest,
@@ -102,7 +117,7 @@ def provenance(corpus: Corpus, device: str) -> dict[str, Any]:
 
 
 def commit() -> str:
-    """The commit of the code, with a + if files have changed since; empty where there is no repository."""
+    """The commit of the code, with a + if files have changed since; empty if there is no repository."""
     here = Path(__file__).parent
     try:
         run = [
@@ -116,7 +131,7 @@ def commit() -> str:
 
 
 def _rounded(x: Any) -> Any:
-    """Floats with five digits, which is more than is measured."""
+    """Floats with five digits, which is more than the precision of any measurement."""
     if isinstance(x, float):
         return float(f"{x:.5g}")
     if isinstance(x, dict):

@@ -1,4 +1,4 @@
-"""Many runs, one after the other: those that have results are not run again, and several processes share the rest."""
+"""Many runs, one after the other. Runs with results are skipped, and several processes can share the rest."""
 
 import os
 import time
@@ -23,11 +23,31 @@ def sweep(
     todo: list[Run], corpus: Corpus, *, out: str | os.PathLike[str] = results.FOLDER, work: str | os.PathLike[str],
     device: str = "cpu", minutes: float | None = None, progress: bool = True,
 ) -> int:  # fmt: skip
-    """Runs what has no result yet, until it is done or `minutes` have passed -> how many are left.
+    """Trains and measures each run that has no result yet.
 
-    Results go to `out`, weights and checkpoints to `work`. Stopped at any point, it loses nothing: the same call
-    goes on. Processes that sweep at the same time take different runs. Raises ValueError if there are results of
-    another corpus, since they could not be compared.
+    The sweep can be stopped at any time; the same call continues it. Processes that sweep at the same time take
+    different runs.
+
+    Args:
+        todo: Runs of one preset, as `runs` lists them.
+        corpus: The text to train on.
+        out: The folder for results. Default: the one in the package.
+        work: The folder for weights and checkpoints.
+        device: The device of the models. Default: "cpu".
+        minutes: Begin no new run after this time. Default: no limit.
+        progress: Show progress bars. Default: True.
+
+    Returns:
+        The number of runs that are left.
+
+    Raises:
+        ValueError: If there are results of another corpus, which could not be compared.
+        OSError: If the disk is full.
+
+    Example:
+        A smoke run of two schemes::
+
+            sweep(runs("distance", "smoke", seeds=1), corpus.load(None), out="results", work="runs")
     """
     begun, work = time.monotonic(), Path(work) / todo[0].preset
     work.mkdir(parents=True, exist_ok=True)
@@ -40,16 +60,32 @@ def sweep(
             continue
         with _claimed(work / f"{run.name}.lock") as mine:
             if mine and not results.path_of(run, out).exists():
-                perform(run, corpus, out=out, work=work, device=device, progress=progress)
+                train_and_measure(run, corpus, out=out, work=work, device=device, progress=progress)
     return sum(not results.path_of(run, out).exists() for run in todo)
 
 
-def perform(
+def train_and_measure(
     run: Run, corpus: Corpus, *, out: str | os.PathLike[str], work: Path, device: str = "cpu", progress: bool = True
 ) -> Path | None:
-    """Trains one run, measures it, and keeps the weights in `work` and the result in `out` -> the result's path."""
-    if run.before is not None:
-        _prepare(run.before, corpus, out=out, work=work, device=device, progress=progress)
+    """Trains one run, measures it, and writes its result and its weights.
+
+    Args:
+        run: The run. If it starts from another run's weights, that run comes first.
+        corpus: The text to train on.
+        out: The folder for results.
+        work: The folder for weights and checkpoints.
+        device: The device of the model. Default: "cpu".
+        progress: Show a progress bar. Default: True.
+
+    Returns:
+        The file with the result; None in all but the first process of `torchrun`.
+
+    Raises:
+        ValueError: If a checkpoint is damaged or belongs to another configuration.
+        OSError: If the disk is full.
+    """
+    if run.parent is not None:
+        _prepare(run.parent, corpus, out=out, work=work, device=device, progress=progress)
     model, curve, seconds = train(run, corpus, folder=work, device=device, progress=progress)
     if torch.distributed.is_initialized() and torch.distributed.get_rank():
         return None
@@ -61,7 +97,7 @@ def perform(
 
 
 def _prepare(run: Run, corpus: Corpus, *, out: str | os.PathLike[str], work: Path, device: str, progress: bool) -> None:
-    """Sees to it that a run's weights are there, once for all processes; a result that is there stays as it is."""
+    """Makes the weights of a run, once for all processes. An existing result stays as it is."""
     weights = work / f"{run.name}.safetensors"
     with FileLock(work / f"{run.name}.lock"):
         if weights.exists():
@@ -70,27 +106,27 @@ def _prepare(run: Run, corpus: Corpus, *, out: str | os.PathLike[str], work: Pat
             train(run, corpus, folder=work, device=device, progress=progress)[0].save(weights)
             (work / f"{run.name}.checkpoint").unlink(missing_ok=True)
         else:
-            perform(run, corpus, out=out, work=work, device=device, progress=progress)
+            train_and_measure(run, corpus, out=out, work=work, device=device, progress=progress)
 
 
 def measure(run: Run, model: Transformer, corpus: Corpus) -> dict[str, Any]:
-    """What is asked of a trained model: losses far beyond its length, or answers to longer tasks."""
+    """Measures a trained model: losses far beyond its training length, or answers to longer tasks."""
     found: dict[str, Any] = {"learned": learned(model)}
     budget = run.budget
     if isinstance(budget, Task):
         found["accuracy"] = generalisation(
-            model, run.what.objective, budget.length, longest=budget.longest, count=budget.answers
+            model, run.settings.objective, budget.length, longest=budget.longest, count=budget.answers
         )
-    elif run.what.objective == "text":
+    elif run.settings.objective == "text":
         found |= extrapolation(
-            model, corpus.held_out, budget.length, memory=run.what.memory, windows=budget.windows, slid=budget.slid,
+            model, corpus.held_out, budget.length, memory=run.settings.memory, windows=budget.windows, slid=budget.slid,
             longest=budget.longest,
         )  # fmt: skip
     return found
 
 
 def learned(model: Transformer) -> dict[str, Any]:
-    """The small parameters of encodings, such as w and v, by name, for each layer that has its own."""
+    """The small parameters of encodings, such as w and v, by name, for each layer with a separate encoding."""
 
     def small(value: Tensor) -> bool:
         return value.numel() <= 256
@@ -117,7 +153,7 @@ def _same_corpus(run: Run, corpus: Corpus, out: str | os.PathLike[str]) -> None:
 
 @contextmanager
 def _claimed(path: Path) -> Iterator[bool]:
-    """Whether this process is the one that may work on it; the system gives the claim back even if it is killed."""
+    """Whether this process may work on it. The system releases the claim even if the process is killed."""
     try:
         with FileLock(path, blocking=False):
             yield True

@@ -1,7 +1,7 @@
-"""Tasks of any length: a model that has learned one on short words is asked about longer ones.
+"""Tasks of any length: a model is trained on short words and asked about longer ones.
 
-A sequence is a question and its answer, such as ⟨copy bad=bad⟩. All tasks share one vocabulary, so that one
-model can serve all; a task and a length fix how many tokens there are, so that a batch needs no padding.
+A sequence is a question and its answer, such as ⟨copy bad=bad⟩. All tasks share one vocabulary. Task and length fix the
+number of tokens, so a batch needs no padding.
 """
 
 import torch
@@ -10,7 +10,7 @@ from torch import Tensor
 TASKS = ("copy", "reverse", "addition", "recall")
 DIGITS, LETTERS, KEYS = 10, 16, 64  # how many there are of each
 QUERIES = 8
-"""How many keys `recall` is asked for, of as many pairs as there are; of fewer pairs, all."""
+"""The number of keys for which `recall` is asked; all keys if there are fewer pairs."""
 
 BOS, EOS, SEP, PLUS = range(4)
 TASK = 4  # the symbol of the first task
@@ -18,31 +18,45 @@ DIGIT = TASK + len(TASKS)  # the digit 0
 LETTER = DIGIT + DIGITS  # the letter a
 KEY = LETTER + LETTERS  # the key A1
 VOCABULARY = KEY + KEYS
-"""How many tokens there are: those that follow here, in their order."""
+"""The number of tokens, which are in `SYMBOLS` in this order."""
 
 SYMBOLS = ("⟨", "⟩", "=", "+", *(f"{task} " for task in TASKS), *"0123456789", *"abcdefghijklmnop",
            *(f" {column}{row}" for column in "ABCDEFGH" for row in range(1, 9)))  # fmt: skip
 
 
 def sample(task: str, length: int, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Draws sequences of a task, all of one length: tokens (count, T), and answer (count, T), bool.
+    """Draws sequences of a task, all of the same length.
 
-    `answer` is True at the tokens that have to be predicted, each from all tokens before it, and are scored:
+    In these examples the answer is the part after the equals sign:
 
         copy      ⟨copy bad=bad⟩                     the word, of `length` letters, and the end
         reverse   ⟨reverse bad=dab⟩                  the word backwards, and the end
         addition  ⟨addition 905+107=2101⟩            the sum backwards, of length + 1 digits, and the end
-        recall    ⟨recall H7b A4c D1b= D1b H7b A4c   what stood after the keys that are asked for
+        recall    ⟨recall H7b A4c D1b= D1b H7b A4c   the values of the keys that are asked for
 
-    Numbers are padded by zeros and begin with the most significant digit; a sum begins with the least, as it is
-    worked out on paper, so that each carry is known before it is needed (Lee et al., 2024). The `length` keys of
-    recall differ, and so do those that are asked for; it has no end, since who asks decides how often.
+    Numbers are padded with zeros and begin with the most significant digit. A sum begins with the least significant
+    one, as on paper, so that each carry is known before it is needed (Lee et al., 2024). The keys of recall are all
+    different, and it has no end sign.
 
-    All tokens of an answer are the likeliest ones, given the right ones before them, exactly if greedy
-    decoding writes the answer: up to the first mistake both have read the same. So exact match takes one
-    pass of the model. The share of right tokens does not: after a mistake, decoding reads its own.
+    Exact match needs one forward pass: with the correct tokens before them, all most likely tokens are right if and
+    only if greedy decoding produces the answer. This does not hold for the share of right tokens.
 
-    Raises ValueError for a task that does not exist, and for a length or count that it does not have.
+    Args:
+        task: A name in `TASKS`.
+        length: Letters, digits or pairs.
+        count: The number of sequences.
+        generator: Draws the sequences, on its device.
+
+    Returns:
+        Token ids (count, T), and a mask (count, T) that is True at the tokens to predict.
+
+    Raises:
+        ValueError: If there is no such task, or it has no sequences of that length or count.
+
+    Example:
+        >>> tokens, answer = sample("reverse", 3, 1, torch.Generator().manual_seed(0))
+        >>> text(tokens[0]), text(tokens[0, answer[0]])
+        ('⟨reverse mpf=fpm⟩', 'fpm⟩')
     """
     if task not in TASKS:
         raise ValueError(f"there is no task {task!r}: choose one of {', '.join(TASKS)}")
@@ -75,9 +89,9 @@ def sample(task: str, length: int, count: int, generator: torch.Generator) -> tu
 
 
 def add(a: Tensor, b: Tensor) -> Tensor:
-    """The sum of two numbers by their digits, (…, n), the most significant first -> (…, n + 1).
+    """The digits (…, n + 1) of the sum of two numbers with digits (…, n), the most significant first.
 
-    As on paper, so that no number is too long for an integer.
+    Digits are added as on paper, so no number is too long for an integer.
     """
     digits, carry = [], torch.zeros_like(a[..., 0])
     for place in reversed(range(a.shape[-1])):
@@ -88,7 +102,7 @@ def add(a: Tensor, b: Tensor) -> Tensor:
 
 
 def text(tokens: Tensor) -> str:
-    """Tokens (T,) as they are read; those of (count, T) one to a line."""
+    """Tokens (T,) as text; tokens (count, T) give one line for each sequence."""
     if tokens.ndim > 1:
         return "\n".join(text(row) for row in tokens)
     return "".join(SYMBOLS[token] for token in tokens.tolist())

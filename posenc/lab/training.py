@@ -1,4 +1,4 @@
-"""Training: plain PyTorch, the same for all schemes, and resumable after any interruption with the same result."""
+"""Training: plain PyTorch, the same for all schemes. An interrupted run resumes and ends with the same weights."""
 
 import errno
 import math
@@ -23,25 +23,46 @@ from posenc.lab.corpus import Corpus, batch
 from posenc.lab.objectives import SEGMENTS, loss
 from posenc.model import Transformer
 
-POINTS = 40  # of the curve of losses, and checkpoints
-BATCHES = 4  # of held-out text for each point
+POINTS = 40  # points of the curve of losses; a checkpoint is written at each
+BATCHES = 4  # batches of held-out text for each point
 
 
 def train(
     run: Run, corpus: Corpus, *, folder: str | os.PathLike[str], device: str = "cpu", progress: bool = True
 ) -> tuple[Transformer, list[dict[str, float]], float]:
-    """Trains a run's model -> (model, curve, seconds); interrupted, it goes on from the last checkpoint in `folder`.
+    """Trains the model of a run, from the last checkpoint in `folder` if there is one.
 
-    Batches follow from the seed and the number of the step, so a run that was killed ends with the same weights,
-    and all schemes see the same text in the same order. Under torchrun each process takes its share of each batch.
-    The curve has, for each point, the step and the mean losses, in nats, in training since the last point and on
-    held-out text. AdamW; gradients are clipped to norm 1. On a GPU products are in bfloat16.
-    Raises ValueError if a checkpoint is damaged or of another run, if the batch cannot be shared out, and OSError if
-    there is no space left.
+    Batches depend on the seed and on the step only: a run that was killed ends with the same weights, and all schemes
+    see the same text in the same order. Under `torchrun` each process takes a part of each batch. The optimiser is
+    AdamW with gradients clipped to norm 1; on a GPU, products are in bfloat16.
+
+    Args:
+        run: The run.
+        corpus: The text to train on.
+        folder: The folder for checkpoints.
+        device: The device of the model. Default: "cpu".
+        progress: Show a progress bar. Default: True.
+
+    Returns:
+        The model in evaluation mode, the curve and the seconds of training. Each point of the curve has the `step`,
+        and the mean losses in nats of training since the last point (`train`) and on held-out text (`held_out`).
+
+    Raises:
+        ValueError: If a checkpoint is damaged or belongs to another run, or processes cannot share the batch.
+        OSError: If the disk is full. The last checkpoint is still there then.
+
+    Example:
+        >>> import tempfile
+        >>> from posenc.lab import Corpus, Run
+        >>> text = torch.arange(256, dtype=torch.uint8).repeat(4)
+        >>> corpus = Corpus("counting", text, text, digest="0" * 16, files=2)
+        >>> model, curve, _ = train(Run("rope", 0, "smoke"), corpus, folder=tempfile.mkdtemp(), progress=False)
+        >>> curve[-1]["step"], curve[-1]["train"] < curve[0]["train"]
+        (12, True)
     """
     rank, world = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
     part = _share(run, rank, world)
-    model = run.model() if run.before is None else _continued(run, run.before, folder)
+    model = run.model() if run.parent is None else _continued(run, run.parent, folder)
     model = model.to(device).train()
     optimizer = _adamw(model, run)
     path = Path(folder) / f"{run.name}.checkpoint"
@@ -51,7 +72,7 @@ def train(
     bar = tqdm(total=run.steps, initial=state["step"], desc=run.name, disable=None if progress and not rank else True)
     while (step := state["step"]) < run.steps:
         for group in optimizer.param_groups:
-            group["lr"] = rate(step, run.steps, run.budget.rate * (0.25 if run.before else 1))
+            group["lr"] = rate(step, run.steps, run.budget.rate * (0.25 if run.parent else 1))
         with wide:
             found = loss(model, run, corpus.train, _generator(run.seed, step), part)
         found.backward()
@@ -80,10 +101,21 @@ def train(
 def fit(
     model: Transformer, text: Tensor, *, steps: int, length: int, count: int, highest: float = 4e-3, seed: int = 0
 ) -> Transformer:
-    """Trains a small model on a page: AdamW, `count` windows of `length` bytes of text (N,) a step -> the same model.
+    """Trains a small model in a notebook, with AdamW and without checkpoints. `train` is for runs to be compared.
 
-    The learning rate rises in a tenth of the steps and then falls in a straight line. Nothing is kept, clipped or
-    decayed apart: for what is to be resumed and compared there is `train`.
+    The learning rate rises during a tenth of the steps and then falls linearly.
+
+    Args:
+        model: The model, which is changed in place.
+        text: Text (N,), uint8.
+        steps: The number of steps.
+        length: Tokens of a window.
+        count: Windows in a step.
+        highest: The highest learning rate. Default: 4e-3.
+        seed: The seed of the windows. Default: 0.
+
+    Returns:
+        The same model, in evaluation mode.
     """
     optimizer = torch.optim.AdamW(model.parameters(), betas=(0.9, 0.95))
     generator, device = torch.Generator().manual_seed(seed), next(model.parameters()).device
@@ -98,7 +130,7 @@ def fit(
 
 
 def rate(step: int, steps: int, highest: float, warmup: float = 0.1) -> float:
-    """The learning rate rises over the first tenth of the steps, then falls along a cosine to a tenth."""
+    """The learning rate: it rises during the first tenth of the steps, then falls along a cosine to a tenth."""
     rising = max(1, round(warmup * steps))
     if step < rising:
         return highest * (step + 1) / rising
@@ -106,7 +138,7 @@ def rate(step: int, steps: int, highest: float, warmup: float = 0.1) -> float:
 
 
 def _adamw(model: Transformer, run: Run) -> torch.optim.AdamW:
-    """Matrices of the model shrink by weight decay; scales, and what an encoding has learned, do not."""
+    """AdamW with weight decay for the matrices of the model, but not for scales and parameters of encodings."""
     own = {id(parameter) for parameter in model.encodings.parameters()}
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     decayed = [p for p in trained if p.ndim > 1 and id(p) not in own]
@@ -116,19 +148,19 @@ def _adamw(model: Transformer, run: Run) -> torch.optim.AdamW:
 
 
 def _generator(seed: int, step: int) -> torch.Generator:
-    """A generator for one batch; held-out batches have seeds below 0."""
+    """The generator of one batch. Held-out batches have negative seeds."""
     return torch.Generator().manual_seed((seed + 100) * 10_000_019 + step)
 
 
 def _share(run: Run, rank: int, world: int) -> slice:
-    rows = run.batch // SEGMENTS if run.what.memory else run.batch
+    rows = run.batch // SEGMENTS if run.settings.memory else run.batch
     if rows % world:
         raise ValueError(f"{rows} sequences cannot be shared by {world} processes: use a number that divides {rows}")
     return slice(rank, None, world)
 
 
 def _average(model: Transformer, world: int) -> None:
-    """Gradients become those of the whole batch."""
+    """Averages gradients over processes, which gives those of the whole batch."""
     if world > 1:
         for parameter in model.parameters():
             if parameter.grad is not None:
@@ -143,7 +175,7 @@ def _mean(x: Tensor, world: int) -> Tensor:
 
 
 def restored(run: Run, folder: str | os.PathLike[str]) -> Transformer:
-    """A run's model with the weights that it left in `folder`. Raises ValueError if there are none."""
+    """The model of a run with its trained weights from `folder`. Raises ValueError if there are none."""
     path, model = Path(folder) / f"{run.name}.safetensors", run.model()
     if not path.exists():
         raise ValueError(f"there are no weights of {run.name} in {path.parent}: train it first, or name their folder")
@@ -157,7 +189,7 @@ def restored(run: Run, folder: str | os.PathLike[str]) -> Transformer:
 
 
 def _continued(run: Run, before: Run, folder: str | os.PathLike[str]) -> Transformer:
-    """The model of a run that starts from another's weights."""
+    """The model of a run that starts from the weights of another run."""
     model = run.model()
     model.load_state_dict(restored(before, folder).state_dict())
     return model
@@ -166,7 +198,7 @@ def _continued(run: Run, before: Run, folder: str | os.PathLike[str]) -> Transfo
 def _restore(
     path: Path, run: Run, corpus: Corpus, model: Transformer, optimizer: torch.optim.Optimizer
 ) -> dict[str, Any]:
-    """Where to go on: what the checkpoint says, or the beginning."""
+    """The state to continue from: that of the checkpoint, or the beginning."""
     start = {"run": run.digest, "corpus": corpus.digest, "step": 0, "curve": [], "seconds": 0.0}
     if not path.exists():
         return start
@@ -184,7 +216,7 @@ def _restore(
 
 
 def _write(path: Path, state: dict[str, Any]) -> None:
-    """All of a checkpoint, or nothing: the one before stays until the new one is whole."""
+    """Writes a checkpoint. The last one stays until the new one is complete."""
     try:
         with atomic(path) as part, part.open("wb") as file:
             torch.save(state, file)

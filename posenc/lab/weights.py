@@ -1,4 +1,4 @@
-"""Trained models that pages show: their weights lie in this folder, in half precision, and need no training."""
+"""Trained models for the pages of the book: their weights are in this folder, in half precision."""
 
 import os
 from pathlib import Path
@@ -14,17 +14,33 @@ FOLDER = Path(__file__).parent / "weights"
 
 
 def trained(variant: str, seed: int = 0, preset: str = "cpu", folder: str | os.PathLike[str] = FOLDER) -> Transformer:
-    """A model of the lab as its training left it, in float32 and ready to be asked.
+    """A model that the lab has trained.
 
-    Its weights were kept in float16, which moves a logit by about a thousandth of its size. Raises ValueError if
-    that run does not exist, or has not been kept.
+    The weights are stored in float16, which changes a logit by about a thousandth of its size.
+
+    Args:
+        variant: A name in `VARIANTS`, such as "copy_rope".
+        seed: The seed. Default: 0.
+        preset: A name in `PRESETS`. Default: "cpu".
+        folder: The folder with the weights. Default: the one in the package.
+
+    Returns:
+        A `Transformer` in float32 and in evaluation mode.
+
+    Raises:
+        ValueError: If there is no such run, or its weights are not stored.
+
+    Example:
+        >>> model = trained("copy_rope")
+        >>> type(model.encodings[0]).__name__, model.training
+        ('RoPE', False)
     """
     run = Run(variant, seed, preset)
     return restored(run, Path(folder) / preset).eval()
 
 
 def keep(run: Run, work: str | os.PathLike[str], folder: str | os.PathLike[str] = FOLDER) -> Path:
-    """Puts the weights that a run left in `work` where `trained` finds them -> their path."""
+    """Stores the weights of a run from `work` where `trained` finds them, and returns their path."""
     model = restored(run, Path(work) / run.preset)
     path = Path(folder) / run.preset / f"{run.name}.safetensors"
     with atomic(path) as part:
