@@ -35,7 +35,8 @@ def train(
     Batches follow from the seed and the number of the step, so a run that was killed ends with the same weights,
     and all schemes see the same text in the same order. Under torchrun each process takes its share of each batch.
     The curve has, for each point, the step and the mean losses, in nats, in training since the last point and on
-    held-out text. AdamW; gradients are clipped to norm 1. On a GPU products are in bfloat16.
+    held-out text. AdamW; gradients are clipped to norm 1. On a GPU products are in bfloat16. A run that starts from
+    another's weights is trained at a quarter of the budget's rate.
     Raises ValueError if a checkpoint is damaged or of another run, if the batch cannot be shared out, and OSError if
     there is no space left.
     """
