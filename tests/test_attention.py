@@ -314,7 +314,7 @@ def test_short_sequences(backend, queries, keys, masked):
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_queries_without_any_key_are_refused(backend):
     q, k, v = tensors(3, 0)
-    with pytest.raises(ValueError, match=r"3 queries and an empty sequence of keys, .* extend the cache"):
+    with pytest.raises(ValueError, match=r"3 queries .*extend"):
         attend(q, k, v, NoPE(), torch.arange(3), torch.arange(0), backend=backend)
 
 
@@ -326,9 +326,9 @@ def test_backends_refuse_what_they_cannot_serve():
         ("mixed", "flex", "mix"),
         ("mixed", "sdpa", "rescale"),
     ):
-        with pytest.raises(ValueError, match=rf'backend "{backend}" cannot serve {door}, .*: use backend="dense"'):
+        with pytest.raises(ValueError, match=rf'"{backend}" .*{door}.*backend="dense"'):
             attend(q, k, v, ALL[name](), *pos, backend=backend)
-    with pytest.raises(ValueError, match=r"backend is 'flash': use one of 'dense', 'sdpa', 'flex'"):
+    with pytest.raises(ValueError, match=r"backend .*'flash'.*'dense', 'sdpa'"):
         attend(q, k, v, NoPE(), *pos, backend="flash")
 
 
@@ -394,24 +394,24 @@ def test_bad_input_is_refused():
     q, k, v = tensors()
     qpos, kpos = POSITIONS["shared"]
     cases = [
-        ({"mask": torch.zeros(4, 5)}, r"mask is torch\.float32, .* use a bool mask, such as mask == 0"),
+        ({"mask": torch.zeros(4, 5)}, r"mask .*float32.*bool"),
         (
             {"mask": torch.ones(2, 5, dtype=torch.bool)},
-            r"a mask of padded keys, \(B, Lk\), is mask\[:, None, None, :\]",
+            r"\(B, Lk\).*mask\[:, None, None, :\]",
         ),
-        ({"mask": torch.ones(1, 1, 1, 1, 1, dtype=torch.bool)}, r"does not broadcast to .* = \(2, 4, 4, 5\)"),
-        ({"q": q[0]}, r"q has shape \(4, 4, 6\), .* a single head is q\[:, None\]"),
-        ({"k": k[:1]}, r"batches of 2, 1 and 2: expand them to one size"),
-        ({"q": q[:, :3]}, r"3, 2 and 2 heads: use as many in k as in v, and a number that divides the heads of q"),
-        ({"v": v[:, :1]}, r"4, 2 and 1 heads: use as many in k as in v"),
+        ({"mask": torch.ones(1, 1, 1, 1, 1, dtype=torch.bool)}, r"broadcast .*\(2, 4, 4, 5\)"),
+        ({"q": q[0]}, r"q .*\(4, 4, 6\).*q\[:, None\]"),
+        ({"k": k[:1]}, r"2, 1 and 2.*expand"),
+        ({"q": q[:, :3]}, r"3, 2 and 2 heads.*divides"),
+        ({"v": v[:, :1]}, r"4, 2 and 1 heads"),
         ({"k": k[:, :0], "v": v[:, :0]}, r"4, 0 and 0 heads"),
-        ({"k": k[..., :4]}, r"use the same d in q and k, and one value for each key"),
-        ({"v": v[:, :, :4]}, r"one value for each key"),
-        ({"qpos": kpos}, r"qpos holds 5 positions for 4 vectors: .* torch\.arange\(4\)"),
-        ({"kpos": qpos}, r"kpos holds 4 positions for 5 vectors: .* torch\.arange\(5\)"),
-        ({"kpos": kpos.expand(3, 5)}, r"kpos holds positions for 3 sequences and the batch has 2"),
-        ({"kpos": torch.ones(5, dtype=torch.bool)}, r"kpos is torch\.bool, .* use torch\.arange\(length\)"),
-        ({"qpos": torch.tensor(3)}, r"qpos has shape \(\): use \(L,\)"),
+        ({"k": k[..., :4]}, r"same d in q and k"),
+        ({"v": v[:, :, :4]}, r"value for each key"),
+        ({"qpos": kpos}, r"qpos .*5.* 4 .*torch\.arange\(4\)"),
+        ({"kpos": qpos}, r"kpos .*4.* 5 .*torch\.arange\(5\)"),
+        ({"kpos": kpos.expand(3, 5)}, r"kpos .* 3 .* 2"),
+        ({"kpos": torch.ones(5, dtype=torch.bool)}, r"kpos .*bool.*torch\.arange"),
+        ({"qpos": torch.tensor(3)}, r"qpos .*\(\).*\(L,\)"),
     ]
     for change, message in cases:
         arguments = {"q": q, "k": k, "v": v, "encoding": NoPE(), "qpos": qpos, "kpos": kpos} | change
@@ -420,7 +420,7 @@ def test_bad_input_is_refused():
                 attend(**arguments, backend=backend)
         if "v" not in change:
             arguments.pop("v")
-            with pytest.raises(ValueError, match=message.replace("q, k and v", "").replace("2, 1 and 2", "2, 1 and 1")):
+            with pytest.raises(ValueError, match=message.replace("2, 1 and 2", "2, 1 and 1")):
                 attention_weights(**arguments)
 
 
@@ -431,7 +431,7 @@ def test_a_bias_of_another_shape_is_refused(backend, shape):
         def score_bias(self, q, k, qpos, kpos):
             return torch.zeros(shape)
 
-    said = rf"score_bias has shape \({shape[0]}, .* does not broadcast to \(B, H, Lq, Lk\) = \(2, 4, 4, 5\)"
+    said = rf"score_bias .*\({shape[0]}, .* broadcast .*\(2, 4, 4, 5\)"
     with pytest.raises(ValueError, match=said):
         attend(*tensors(dtype=torch.float32), Odd(), torch.arange(1, 5), torch.arange(5), backend=backend)
 

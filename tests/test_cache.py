@@ -64,11 +64,11 @@ def test_the_cache_holds_positions_for_each_sequence():
 def test_the_cache_refuses_what_does_not_fit():
     k, v, pos = torch.randn(2, 3, 4, 6), torch.randn(2, 3, 4, 5), torch.arange(4)
     cache = KVCache()
-    with pytest.raises(ValueError, match=r"no gradients: extend it under torch\.no_grad\(\)"):
+    with pytest.raises(ValueError, match=r"gradients.*no_grad"):
         cache.extend(k.clone().requires_grad_(), v, pos)
-    with pytest.raises(ValueError, match=r"one value for each key"):
+    with pytest.raises(ValueError, match="value"):
         cache.extend(k, v[:, :, :3], pos)
-    with pytest.raises(ValueError, match=r"pos holds 3 positions for 4 vectors"):
+    with pytest.raises(ValueError, match=r"\bpos .*3.*4"):
         cache.extend(k, v, pos[:3])
     assert len(cache) == 0
     cache.extend(k, v, pos)
@@ -79,7 +79,7 @@ def test_the_cache_refuses_what_does_not_fit():
         (k, v, pos.float()),
         (k, v, pos.expand(2, 4)),
     ):
-        with pytest.raises(ValueError, match=r"only the length may differ; .* new KVCache\(\)"):
+        with pytest.raises(ValueError, match=r"length.*new KVCache"):
             cache.extend(*args)
     assert len(cache) == 4
     with torch.no_grad():
@@ -113,13 +113,19 @@ def test_a_window_holds_the_first_tokens_and_what_a_new_one_may_see(chunks, wind
         assert torch.equal(old, expected)
 
 
+def memory(cache: KVCache) -> int:
+    """The bytes of all tensors that a cache holds."""
+    held = (each for value in vars(cache).values() for each in (value if isinstance(value, list) else [value]))
+    return sum(each.untyped_storage().nbytes() for each in held if isinstance(each, torch.Tensor))
+
+
 def test_a_window_bounds_the_memory():
     cache, places = KVCache(window=16, sinks=2), set()
     for n in range(500):
         k, _, _ = cache.extend(torch.zeros(1, 1, 1, 2), torch.zeros(1, 1, 1, 2), torch.tensor([n]))
-        places.add(cache._store[0].shape[2])
+        places.add(memory(cache) / (2 * 8 + 8))  # a key and a value of two float32, and a position
         assert k.shape[2] <= 18
-    assert max(places) <= 36
+    assert 18 <= max(places) <= 36
     assert len(places) <= 7  # it stops growing
 
 
@@ -237,22 +243,22 @@ def test_a_window_goes_on_with_what_was_kept():
 
 def test_bad_windows_and_choices_are_refused():
     for window in (0, -2):
-        with pytest.raises(ValueError, match=r"a token sees itself: use 1 or more"):
+        with pytest.raises(ValueError, match="use 1"):
             KVCache(window)
-        with pytest.raises(ValueError, match=r"a token sees itself: use 1 or more"):
+        with pytest.raises(ValueError, match="use 1"):
             sliding_window(torch.arange(2), torch.arange(2), window)
-    with pytest.raises(ValueError, match=r"sinks is -1: use the number of first tokens"):
+    with pytest.raises(ValueError, match="sinks is -1"):
         KVCache(3, -1)
     cache = KVCache()
-    with pytest.raises(ValueError, match=r"the cache is empty, .* extend it first"):
+    with pytest.raises(ValueError, match=r"empty.*extend"):
         cache.keep(torch.tensor([0]))
     k = torch.zeros(2, 1, 3, 2)
     cache.extend(k, k, torch.arange(3))
     for index in (torch.tensor([3]), torch.tensor([-1, 0])):
-        with pytest.raises(ValueError, match=r"the cache holds 3 tokens: use 0 to 2"):
+        with pytest.raises(ValueError, match=r"use 0 to 2"):
             cache.keep(index)
     for index in (torch.tensor([0.0]), torch.tensor([True]), torch.zeros(3, 1, dtype=torch.int64), torch.tensor(0)):
-        with pytest.raises(ValueError, match=r"\(B, n\) = \(2, n\), such as mask\.nonzero\(\)\[:, 0\]"):
+        with pytest.raises(ValueError, match=r"\(2, n\).*nonzero"):
             cache.keep(index)
     cache.keep(torch.tensor([], dtype=torch.int64))
     assert len(cache) == 0
@@ -264,7 +270,7 @@ def test_an_encoding_of_the_past_is_not_asked_about_the_future():
 
     q, pos = torch.randn(1, 1, 3, 2), torch.arange(3)
     for backend in ("dense", "sdpa", "flex"):
-        with pytest.raises(ValueError, match=r"Past as it was made knows keys of the past only: .* use causal=True"):
+        with pytest.raises(ValueError, match=r"Past .*causal=True"):
             attend(q, q, q, Past(), pos, pos, causal=False, backend=backend)
         hidden = torch.ones(3, 3, dtype=torch.bool).tril()
         found = attend(q, q, q, Past(), pos, pos, causal=False, mask=hidden, backend=backend)

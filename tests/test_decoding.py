@@ -174,23 +174,23 @@ def test_the_last_row_of_a_table_is_used():
 def test_what_cannot_go_on_is_refused():
     model, tokens = make("rope"), draw()
     half = torch.tensor([[True] * LENGTH, [False] * LENGTH])
-    with pytest.raises(ValueError, match="count is -1: use how many tokens to add"):
+    with pytest.raises(ValueError, match="count is -1"):
         model.generate(tokens, -1)
     for options in (dict(tokens=tokens[:, :0]), dict(tokens=tokens[:0]), dict(tokens=tokens, padding_mask=half)):
-        with pytest.raises(ValueError, match="needs a real token to go on from"):
+        with pytest.raises(ValueError, match="real token"):
             model.generate(count=1, **options)
-    with pytest.raises(ValueError, match="chunk is 0: use 1 or more"):
+    with pytest.raises(ValueError, match="chunk is 0"):
         model.generate(tokens, 1, chunk=0)
-    with pytest.raises(ValueError, match="make the model with causal=True"):
+    with pytest.raises(ValueError, match="causal=True"):
         make("rope", causal=False).generate(tokens, 1)
-    with pytest.raises(ValueError, match="one sequence is tokens"):
+    with pytest.raises(ValueError, match="tokens"):
         model.generate(tokens[0], 1)
     for options, remedy in (
-        (dict(temperature=-1.0), "temperature is -1.0: use a positive number, or 0"),
+        (dict(temperature=-1.0), "temperature is -1.0"),
         (dict(temperature=float("nan")), "temperature is nan"),
-        (dict(top_k=0), "top_k is 0: use 1 or more"),
-        (dict(top_p=0.0), "top_p is 0.0: use a share"),
-        (dict(top_p=1.1), "top_p is 1.1: use a share"),
+        (dict(top_k=0), "top_k is 0"),
+        (dict(top_p=0.0), "top_p is 0.0"),
+        (dict(top_p=1.1), "top_p is 1.1"),
     ):
         with pytest.raises(ValueError, match=remedy):
             sample(torch.zeros(1, 3), **options)

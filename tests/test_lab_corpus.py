@@ -218,7 +218,7 @@ def test_the_library_is_what_python_calls_so_without_tests_and_tables(library):
 
 def test_a_python_without_source_says_what_else_to_do(library):
     put(library, {"os.pyc": b"\0"})
-    with pytest.raises(ValueError, match="give a folder of text instead"):
+    with pytest.raises(ValueError, match="folder of text"):
         python_library()
 
 
@@ -277,7 +277,7 @@ def test_windows_begin_anywhere_and_as_often():
 
 
 def test_a_folder_that_is_none_is_refused(tmp_path):
-    with pytest.raises(ValueError, match="nowhere is not a folder: a corpus is a folder with files of text"):
+    with pytest.raises(ValueError, match="nowhere is not a folder"):
         load(tmp_path / "nowhere")
     put(tmp_path, {"file": "text"})
     with pytest.raises(ValueError, match="file is not a folder"):
@@ -286,7 +286,7 @@ def test_a_folder_that_is_none_is_refused(tmp_path):
 
 def test_an_empty_folder_is_refused(tmp_path):
     (tmp_path / "deeper" / "still").mkdir(parents=True)
-    with pytest.raises(ValueError, match=r"no files below .*: put text in it, or choose another folder"):
+    with pytest.raises(ValueError, match=r"no files .*put text"):
         load(tmp_path)
 
 
@@ -295,27 +295,27 @@ def test_an_empty_folder_is_refused(tmp_path):
     [({"a": b"\xff"}, 0), ({"a": "one"}, 1), ({"a": "one", "b": "one"}, 1), ({"a": "one", "b": b"\0"}, 1)],
 )
 def test_too_few_texts_are_refused(tmp_path, files, count):
-    with pytest.raises(ValueError, match=f"has {count} files of text .* needs 2.*add files, or divide the one"):
+    with pytest.raises(ValueError, match=f"{count} files .* 2.*add files"):
         load(put(tmp_path, files))
 
 
 def test_a_text_that_is_too_short_is_refused():
     generator, text = torch.Generator(), torch.zeros(10, dtype=torch.uint8)
-    with pytest.raises(ValueError, match=r"10 \+ 1 bytes do not fit in 10: shorten them, or take more text"):
+    with pytest.raises(ValueError, match=r"10 \+ 1 .* 10: shorten"):
         batch(text, 10, 1, generator)
     batch(text, 9, 1, generator)
-    with pytest.raises(ValueError, match=r"3 spans of 3 bytes after 1 need 11 .* there are 10: ask for fewer"):
+    with pytest.raises(ValueError, match=r"3 spans .* 11 .* 10.*fewer"):
         regions(text, 3, 1, 3)
     regions(text, 3, 0, 3)
 
 
 @pytest.mark.parametrize(("length", "count"), [(0, 1), (-1, 1), (1, 0)])
 def test_windows_of_nothing_are_refused(length, count):
-    with pytest.raises(ValueError, match="of at least 1"):
+    with pytest.raises(ValueError, match="at least 1"):
         batch(torch.zeros(9, dtype=torch.uint8), length, count, torch.Generator())
 
 
 @pytest.mark.parametrize(("span", "context", "count"), [(0, 1, 1), (1, -1, 1), (1, 0, 0)])
 def test_regions_of_nothing_are_refused(span, context, count):
-    with pytest.raises(ValueError, match="take at least one of one"):
+    with pytest.raises(ValueError, match="at least one"):
         regions(torch.zeros(9, dtype=torch.uint8), span, context, count)

@@ -2,7 +2,8 @@
 
 import json
 import math
-from itertools import pairwise
+import time
+from itertools import accumulate, cycle, pairwise
 
 import pytest
 import torch
@@ -242,16 +243,16 @@ def test_bfloat16_is_used_only_if_it_is_asked_for():
     (lambda m: sliding(m, draw(2, 3), 4, 2, 4), "-2 tokens are no whole number"),
     (lambda m: sliding(m, draw(2, 13), 4, 5, 4), "stride is 5: use 1 to 4"),
     (lambda m: sliding(m, draw(2, 13), 4, 0, 4), "stride is 0: use 1 to 4"),
-    (lambda m: sliding(m, draw(2, 13), 6, 2, 2), "context is 2, but windows of 6 see 4"),
-    (lambda m: sliding(m, draw(2, 13), 4, 2, 5), "7 tokens are no whole number of steps of 2"),
-    (lambda m: extrapolation(m, text(), 6), "trained is 6: use a multiple of 4"),
-    (lambda m: extrapolation(m, text(), 4, longest=12), "longest is 12: use a power of two"),
-    (lambda m: extrapolation(m, text(), 4, windows=2, slid=3), "slid is 3: use 1 to 2"),
-    (lambda m: extrapolation(m, text(), 4, slid=0), "slid is 0: use 1 to 32"),
+    (lambda m: sliding(m, draw(2, 13), 6, 2, 2), r"context is 2.* 6 .* 4"),
+    (lambda m: sliding(m, draw(2, 13), 4, 2, 5), r"7 tokens .* 2"),
+    (lambda m: extrapolation(m, text(), 6), r"trained is 6.*multiple of 4"),
+    (lambda m: extrapolation(m, text(), 4, longest=12), r"longest is 12.*power of two"),
+    (lambda m: extrapolation(m, text(), 4, windows=2, slid=3), r"slid is 3.* 1 to 2"),
+    (lambda m: extrapolation(m, text(), 4, slid=0), r"slid is 0.* 1 to 32"),
     (lambda m: extrapolation(m, text(60), 4), "take more text"),
-    (lambda m: throughput(m, 13, 1), "use at least 1 of each, and sequences of 14 tokens or more"),
-    (lambda m: throughput(m, 20, 0), "use at least 1"),
-    (lambda m: throughput(m, 20, 1, repeats=0), "use at least 1"),
+    (lambda m: throughput(m, 13, 1), r"at least 1 .* 14 tokens"),
+    (lambda m: throughput(m, 20, 0), "at least 1"),
+    (lambda m: throughput(m, 20, 1, repeats=0), "at least 1"),
 ])  # fmt: skip
 def test_what_does_not_fit_is_refused(call, remedy):
     with pytest.raises(ValueError, match=remedy):
@@ -336,7 +337,7 @@ def test_other_errors_are_raised():
 
     with pytest.raises(ValueError, match="nothing fits"):
         extrapolation(make(Broken()), text(), 4, windows=2, slid=1, longest=2)
-    with pytest.raises(ValueError, match="knows keys of the past only"):
+    with pytest.raises(ValueError, match="past"):
         extrapolation(make("alibi", causal=False), text(), 4, windows=2, slid=1, longest=2)
 
 
@@ -518,13 +519,11 @@ def test_throughput_is_of_three_kinds():
 
 
 def test_tokens_per_second_are_tokens_by_the_median_second(monkeypatch):
-    seconds = iter([9.0, 1.0, 4.0])
-    monkeypatch.setattr(evaluation, "_seconds", lambda call, device: next(seconds))
-    monkeypatch.setattr(evaluation, "_peak", lambda call, device: 7)
-    calls = []
-    found = evaluation._cost(lambda: calls.append(1), 100, torch.device("cpu"), 3)
-    assert found == dict(tokens_per_second=25, bytes=7)
-    assert len(calls) == 2  # those that do not count
+    clock = accumulate(cycle([0.0, 9.0, 0.0, 1.0, 0.0, 4.0]))  # before and after each of three
+    monkeypatch.setattr(time, "perf_counter", lambda: next(clock))
+    found = throughput(make("nope"), 32, 2, repeats=3)
+    expected = dict(training=2 * 32 / 4, passes=2 * 32 / 4, decoding=2 / 4)
+    assert {kind: entry["tokens_per_second"] for kind, entry in found.items()} == expected
 
 
 def test_the_peak_is_of_what_is_held_at_once(device):
@@ -576,11 +575,13 @@ def test_what_a_backend_refuses_is_reported():
 
 
 def test_too_little_memory_is_reported():
-    def call() -> None:
-        raise torch.OutOfMemoryError
+    class Full(NoPE):
+        def embed(self, x: Tensor, pos: Tensor) -> Tensor:
+            raise torch.OutOfMemoryError
 
-    found = evaluation._cost(call, 1, torch.device("cpu"), 1)
-    assert found == dict(tokens_per_second=None, bytes=None, why="the device has too little memory")
+    for entry in throughput(make(Full()), 16, 1, repeats=1).values():
+        assert entry["tokens_per_second"] is entry["bytes"] is None
+        assert "memory" in entry["why"]
 
 
 @pytest.mark.cuda

@@ -181,18 +181,18 @@ def test_a_batch_is_read_line_by_line():
 
 
 def test_a_task_that_does_not_exist_is_refused():
-    with pytest.raises(ValueError, match=r"'sort'.*choose one of copy, reverse, addition, recall"):
+    with pytest.raises(ValueError, match=r"'sort'.*copy, reverse"):
         drawn("sort")
 
 
 @every
 @pytest.mark.parametrize(("length", "count"), [(0, 1), (-1, 1), (1, 0)])
 def test_nothing_to_do_is_refused(task, length, count):
-    with pytest.raises(ValueError, match="of at least 1"):
+    with pytest.raises(ValueError, match="at least 1"):
         drawn(task, length, count)
 
 
 def test_more_pairs_than_keys_are_refused():
     drawn("recall", KEYS)
-    with pytest.raises(ValueError, match="there are 64, so take at most 64 pairs"):
+    with pytest.raises(ValueError, match="at most 64"):
         drawn("recall", KEYS + 1)

@@ -9,6 +9,8 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -38,6 +40,7 @@ from posenc.lab.evaluation import accuracy as lab_accuracy
 from posenc.lab.objectives import loss, masked
 from posenc.lab.report import report, spread
 from posenc.lab.tasks import TASKS
+from posenc.registry import SCHEMES
 
 LINES = ["def f(x):\n    return x + 1\n", "for i in range(10):\n    print(i)\n", "import os\n", "x = [1, 2, 3]\n"]
 
@@ -149,6 +152,7 @@ def longer(monkeypatch: pytest.MonkeyPatch, **changes: float) -> None:
 @pytest.mark.parametrize("variant", ["transformer_xl_memory", "masked_rope", "copy_t5", "shaw_values", "relu"])
 def test_every_objective_learns(variant, corpus, tmp_path, monkeypatch):
     longer(monkeypatch, steps=60, rate=5e-3)
+    monkeypatch.setattr(training, "POINTS", 12)  # held-out losses are most of the time, and not the question here
     model, curve, _ = train(Run(variant, 0, "smoke"), corpus, folder=tmp_path, progress=False)
     assert curve[-1]["train"] < curve[0]["train"] - 0.4
     for encoding in model.encodings:
@@ -230,7 +234,7 @@ def test_what_goes_on_from_another_run_has_its_weights(corpus, tmp_path, monkeyp
     monkeypatch.setattr(training, "rate", noted)
     out = tmp_path / "out"
     todo = [Run(name, 0, "smoke") for name in ("rope", "rope_yarn", "rope_yarn_tuned")]
-    with pytest.raises(ValueError, match=r"no weights of rope-0 in .*: train it first"):
+    with pytest.raises(ValueError, match=r"rope-0 .*train it"):
         train(todo[1], corpus, folder=tmp_path, progress=False)
     assert sweep(todo, corpus, out=out, work=tmp_path, progress=False) == 0
     raw, untuned, tuned = (load_file(tmp_path / "smoke" / f"{run.name}.safetensors") for run in todo)
@@ -257,19 +261,31 @@ def test_jobs_share_a_sweep(folder, capfd):
     places = ["--corpus", str(folder / "text"), "--out", str(folder / "out"), "--work", str(folder / "work")]
     sweep_it = ["sweep", "--experiment", "distance", "--preset", "smoke", "--seeds", "1", "--device", "cpu", "--quiet"]
     assert main([*sweep_it, *places, "--jobs", "2"]) == 0
-    assert "4 of 4 runs have results\n" in capfd.readouterr().out
-    assert len(list((folder / "out/smoke").glob("*.json"))) == 4
+    many = len(EXPERIMENTS["distance"])
+    assert f"{many} of {many} runs have results\n" in capfd.readouterr().out
+    assert len(list((folder / "out/smoke").glob("*.json"))) == many
 
 
 # Interruptions
 
 
+@pytest.fixture(scope="module")
+def whole(corpus, tmp_path_factory) -> Callable[[str], tuple[dict[str, torch.Tensor], list[dict[str, float]]]]:
+    """The weights and the curve of a run that nothing interrupts."""
+
+    @cache
+    def of(variant: str) -> tuple[dict[str, torch.Tensor], list[dict[str, float]]]:
+        run, folder = Run(variant, 0, "smoke"), tmp_path_factory.mktemp("whole")
+        model, curve, _ = train(run, corpus, folder=folder, progress=False)
+        return model.state_dict(), curve
+
+    return of
+
+
 @pytest.mark.parametrize("variant", ["learned", "transformer_xl_memory", "masked_rope", "recall_shaw"])
 @pytest.mark.parametrize("when", [1, 5, 11])
-def test_an_interrupted_run_ends_with_the_same_weights(variant, when, corpus, tmp_path, monkeypatch):
-    run = Run(variant, 0, "smoke")
-    whole, curve, _ = train(run, corpus, folder=tmp_path / "whole", progress=False)
-    calls = 0
+def test_an_interrupted_run_ends_with_the_same_weights(variant, when, corpus, whole, tmp_path, monkeypatch):
+    run, (kept, curve), calls = Run(variant, 0, "smoke"), whole(variant), 0
 
     def stop(*args: object) -> torch.Tensor:
         nonlocal calls
@@ -283,7 +299,7 @@ def test_an_interrupted_run_ends_with_the_same_weights(variant, when, corpus, tm
         train(run, corpus, folder=tmp_path, progress=False)
     monkeypatch.setattr(training, "loss", loss)
     again, found, _ = train(run, corpus, folder=tmp_path, progress=False)
-    assert same(again.state_dict(), whole.state_dict())
+    assert same(again.state_dict(), kept)
     assert found == curve
 
 
@@ -296,32 +312,34 @@ def test_an_interrupted_measurement_does_not_lose_the_training(corpus, tmp_path,
         patch.setattr(of, "measure", stop)
         with pytest.raises(KeyboardInterrupt):
             sweep(todo, corpus, out=out, work=tmp_path, progress=False)
-    monkeypatch.setattr(training, "loss", stop)  # nothing is trained twice
+    monkeypatch.setattr(training, "loss", lambda *args: pytest.fail("it is trained twice"))
     assert sweep(todo, corpus, out=out, work=tmp_path, progress=False) == 0
     assert results.load(results.path_of(todo[0], out))["curve"][-1]["step"] == 12
 
 
-def command(*arguments: object, **options: object) -> list[str]:
+def command(*arguments: object) -> list[str]:
     return [sys.executable, "-m", "posenc.lab", *map(str, arguments)]
 
 
-def test_a_killed_process_loses_nothing(folder):
+def test_a_killed_process_loses_nothing(folder, capsys):
     places = ["--corpus", folder / "text", "--out", folder / "out", "--preset", "smoke", "--device", "cpu"]
     train_it = command("train", "--scheme", "alibi", *places, "--work", folder / "killed")
     checkpoint = folder / "killed/smoke/alibi-0.checkpoint"
-    process = subprocess.Popen(train_it, stderr=subprocess.PIPE)
+    process = subprocess.Popen(train_it, stderr=subprocess.PIPE, env=os.environ | {"OMP_NUM_THREADS": "1"})
     deadline = time.monotonic() + 60
     while not checkpoint.exists() and process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.001)
     process.send_signal(signal.SIGKILL)
     process.communicate()
-    subprocess.run(train_it, check=True, stderr=subprocess.PIPE)
+    assert main(train_it[3:]) == 0  # here, since a process takes seconds to begin
     assert not checkpoint.exists()
     (folder / "out/smoke/alibi-0.json").unlink()
+    capsys.readouterr()
     whole = command("train", "--scheme", "alibi", *places, "--work", folder / "whole", "--quiet")
-    done = subprocess.run(whole, check=True, capture_output=True, text=True)
-    assert done.stderr == ""
-    assert done.stdout.startswith("alibi-0: ")
+    assert main(whole[3:]) == 0
+    told = capsys.readouterr()
+    assert told.err == ""
+    assert told.out.startswith("alibi-0: ")
     assert same(*(load_file(folder / work / "smoke/alibi-0.safetensors") for work in ("killed", "whole")))
 
 
@@ -336,7 +354,7 @@ def test_two_processes_train_what_one_does(folder):
     ]  # fmt: skip
     subprocess.run(both, check=True, capture_output=True, env=os.environ | {"OMP_NUM_THREADS": "1"})
     (folder / "out/smoke/learned-0.json").rename(folder / "two.json")
-    subprocess.run(command("train", "--scheme", "learned", *places, "--work", folder / "one"), check=True)
+    assert main(command("train", "--scheme", "learned", *places, "--work", folder / "one")[3:]) == 0
     one, two = (load_file(folder / work / "smoke/learned-0.safetensors") for work in ("one", "two"))
     for name, value in one.items():
         torch.testing.assert_close(two[name], value, rtol=1e-3, atol=2e-4)
@@ -353,14 +371,14 @@ def test_a_damaged_checkpoint_is_named_with_the_remedy(damage, corpus, tmp_path)
     train(run, corpus, folder=tmp_path, progress=False)
     path = tmp_path / "nope-0.checkpoint"
     path.write_bytes(damage(path.read_bytes()))
-    with pytest.raises(ValueError, match=r"nope-0 is damaged .*; remove it to begin anew: .*nope-0.checkpoint"):
+    with pytest.raises(ValueError, match=r"nope-0 is damaged .*remove .*nope-0\.checkpoint"):
         train(run, corpus, folder=tmp_path, progress=False)
 
 
 def test_a_checkpoint_of_another_text_or_budget_is_refused(corpus, tmp_path, monkeypatch):
     run = Run("nope", 0, "smoke")
     train(run, corpus, folder=tmp_path, progress=False)
-    said = "of another configuration or corpus; remove it to begin anew"
+    said = "another configuration or corpus.*remove"
     other = Corpus("other", corpus.train, corpus.held_out, "f" * 16, 2)
     with pytest.raises(ValueError, match=said):
         train(run, other, folder=tmp_path, progress=False)
@@ -369,7 +387,8 @@ def test_a_checkpoint_of_another_text_or_budget_is_refused(corpus, tmp_path, mon
         train(run, corpus, folder=tmp_path, progress=False)
 
 
-def test_a_full_disk_leaves_the_checkpoint_before(corpus, tmp_path, monkeypatch):
+def test_a_full_disk_leaves_the_checkpoint_before(corpus, whole, tmp_path, monkeypatch):
+    kept, _ = whole("nope")
     run, save, calls = Run("nope", 0, "smoke"), torch.save, []
 
     def full(state: object, file: object) -> None:
@@ -380,21 +399,23 @@ def test_a_full_disk_leaves_the_checkpoint_before(corpus, tmp_path, monkeypatch)
         save(state, file)
 
     monkeypatch.setattr(torch, "save", full)
-    with pytest.raises(OSError, match=r"step 4 could not be saved .*No space left.*free some space, and run the same"):
+    with pytest.raises(OSError, match=r"step 4 .*No space left.*free .*space"):
         train(run, corpus, folder=tmp_path, progress=False)
     assert [path.name for path in tmp_path.iterdir()] == ["nope-0.checkpoint"]
     assert torch.load(tmp_path / "nope-0.checkpoint", weights_only=True)["step"] == 3
-    whole, _, _ = train(run, corpus, folder=tmp_path / "whole", progress=False)
     again, _, _ = train(run, corpus, folder=tmp_path, progress=False)
-    assert same(again.state_dict(), whole.state_dict())
+    assert same(again.state_dict(), kept)
 
 
-def test_a_batch_that_cannot_be_shared_is_refused():
-    with pytest.raises(ValueError, match="8 sequences cannot be shared by 3 processes: use a number that divides 8"):
-        training._share(Run("nope", 0, "smoke"), 0, 3)
-    with pytest.raises(ValueError, match="2 sequences cannot be shared by 4"):
-        training._share(Run("transformer_xl_memory", 0, "smoke"), 0, 4)
-    assert training._share(Run("copy_nope", 0, "smoke"), 1, 4) == slice(1, None, 4)
+@pytest.mark.parametrize(
+    ("variant", "processes", "said"),
+    [("nope", 3, r"8 sequences .* 3 processes.*divides 8"), ("transformer_xl_memory", 4, r"2 sequences .* 4")],
+)
+def test_a_batch_that_cannot_be_shared_is_refused(variant, processes, said, corpus, tmp_path, monkeypatch):
+    for name, value in (("is_initialized", True), ("get_rank", 0), ("get_world_size", processes)):
+        monkeypatch.setattr(torch.distributed, name, lambda value=value: value)
+    with pytest.raises(ValueError, match=said):
+        train(Run(variant, 0, "smoke"), corpus, folder=tmp_path, progress=False)
 
 
 # Sweeps and results
@@ -406,7 +427,8 @@ def test_the_smoke_sweep_trains_and_reports_every_scheme(folder, capsys):
     assert (
         main(["sweep", "--experiment", "extrapolation", "--seeds", "1", *places, "--work", str(folder), "--quiet"]) == 0
     )
-    assert capsys.readouterr().out == "11 of 11 runs have results\n"
+    runs_ = len(EXPERIMENTS["extrapolation"])
+    assert capsys.readouterr().out == f"{runs_} of {runs_} runs have results\n"
     assert main(["report", "--experiment", "extrapolation", *places]) == 0
     told = capsys.readouterr().out
     assert "standard library" in told
@@ -450,8 +472,7 @@ def test_a_report_has_each_task_under_its_own_lengths():
         heads, *rows = told.split(title)[1].split("\n\n")[0].splitlines()
         found = results.read("generalisation", "cpu")[f"{task}_nope"]
         assert [int(n) for n in heads.split()] == [entry["length"] for entry in found[0]["accuracy"]]
-        assert len(rows) == len(ENCODINGS)
-        assert all(row.startswith(f"{task}_") for row in rows)
+        assert [row.split()[0] for row in rows] == [f"{task}_{scheme}" for scheme in SCHEMES]
         last = spread([result["accuracy"][-1]["exact"] for result in found])
         assert rows[0].endswith(f" {last}")
 
@@ -472,7 +493,7 @@ def test_costs_are_measured_in_memory_that_is_kept(monkeypatch):
 def test_costs_are_kept_and_told(corpus, tmp_path, monkeypatch):
     monkeypatch.setattr(lab_cost, "ENCODINGS", {"alibi": ENCODINGS["alibi"], "shaw": ENCODINGS["shaw"]})
     found = lab_cost.cost("smoke", corpus, rounds=1, progress=False)
-    with pytest.raises(ValueError, match=r"costs of preset smoke were not measured: run python -m posenc\.lab cost"):
+    with pytest.raises(ValueError, match=r"smoke .*run python -m posenc\.lab cost"):
         lab_cost.read_cost("smoke", tmp_path)
     lab_cost.keep(found, "smoke", tmp_path)
     again = lab_cost.read_cost("smoke", tmp_path)
@@ -518,26 +539,24 @@ def test_a_run_that_another_process_has_is_left_to_it(corpus, tmp_path):
 
 def test_results_that_do_not_fit_together_are_refused(corpus, tmp_path):
     todo, out = [Run("nope", 0, "smoke"), Run("alibi", 0, "smoke")], tmp_path / "out"
-    with pytest.raises(ValueError, match=r"no results of distance .* run python -m posenc.lab sweep --experiment dist"):
+    with pytest.raises(ValueError, match=r"distance .*run python -m posenc\.lab sweep --experiment distance"):
         results.read("distance", "smoke", out)
     sweep(todo, corpus, out=out, work=tmp_path, progress=False)
     path = out / "smoke/nope-0.json"
     good = path.read_text()
     other = Corpus("another", corpus.train, corpus.held_out, "f" * 16, 2)
-    with pytest.raises(
-        ValueError, match=r"made with the corpus 'lines' .* use that corpus, or another folder .* --out"
-    ):
+    with pytest.raises(ValueError, match=r"corpus 'lines' .*--out"):
         sweep(todo, other, out=out, work=tmp_path, progress=False)
     path.write_text(good.replace(corpus.digest, "f" * 16))
-    with pytest.raises(ValueError, match=r"different corpora .*: remove one kind"):
+    with pytest.raises(ValueError, match=r"different corpora.*remove"):
         results.read("distance", "smoke", out)
     path.write_text(good.replace('"steps": 12', '"steps": 13').replace(todo[0].digest, "0" * 16))
-    with pytest.raises(ValueError, match=r"nope-0\.json was made with another configuration: remove it"):
+    with pytest.raises(ValueError, match=r"nope-0\.json .*another configuration.*remove"):
         results.read("distance", "smoke", out)
     path.write_text(good[:200])
-    with pytest.raises(ValueError, match=r"nope-0\.json is damaged: remove it, and run the sweep again"):
+    with pytest.raises(ValueError, match=r"nope-0\.json is damaged.*sweep"):
         results.read("distance", "smoke", out)
-    with pytest.raises(ValueError, match="no experiment 'distant': use one of extrapolation"):
+    with pytest.raises(ValueError, match=r"'distant'.* extrapolation"):
         results.read("distant", "smoke", out)
 
 
@@ -574,11 +593,11 @@ def test_code_that_was_changed_marks_the_commit_and_results_do_not(tmp_path, mon
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["train", "--scheme", "ropes"], "there is no variant or scheme 'ropes': use one of nope, "),
-        (["evaluate", "--scheme", "rope", "--preset", "smoke", "--work", "{}"], "no weights of rope-0 in .*: train it"),
+        (["train", "--scheme", "ropes"], "'ropes'.* nope, "),
+        (["evaluate", "--scheme", "rope", "--preset", "smoke", "--work", "{}"], "rope-0 .*train it"),
         (["sweep", "--experiment", "shaw", "--corpus", "{}/nowhere"], "nowhere"),
-        (["sweep", "--experiment", "shaw", "--seeds", "0"], "seeds is 0: use 1 or more, such as 3"),
-        (["report", "--experiment", "shaw", "--preset", "smoke", "--out", "{}"], "no results of shaw"),
+        (["sweep", "--experiment", "shaw", "--seeds", "0"], "seeds is 0"),
+        (["report", "--experiment", "shaw", "--preset", "smoke", "--out", "{}"], "results of shaw"),
     ],
 )
 def test_the_command_line_names_the_remedy(arguments, said, tmp_path, capsys):
@@ -590,7 +609,7 @@ def test_an_unknown_preset_is_refused_by_name(capsys):
     with pytest.raises(SystemExit):
         main(["sweep", "--experiment", "shaw", "--preset", "huge"])
     assert "invalid choice: 'huge'" in capsys.readouterr().err
-    with pytest.raises(ValueError, match="there is no preset 'huge': use one of smoke, cpu, gpu"):
+    with pytest.raises(ValueError, match=r"'huge'.* smoke, cpu, gpu"):
         Run("rope", 0, "huge")
 
 
@@ -622,7 +641,7 @@ def test_what_is_kept_fits_the_present_configuration_and_says_where_it_comes_fro
 def test_weights_that_are_kept_give_the_model_back(tmp_path, folder, capsys):
     work, out, kept = (tmp_path / name for name in ("work", "out", "kept"))
     what = ["--scheme", "copy_t5", "--preset", "smoke", "--work", str(work)]
-    with pytest.raises(ValueError, match="there are no weights of copy_t5-0"):
+    with pytest.raises(ValueError, match="copy_t5-0"):
         trained("copy_t5", preset="smoke", folder=kept)
     assert main(["keep", *what, "--out", str(kept)]) == 2
     assert "train it first" in capsys.readouterr().err

@@ -149,13 +149,13 @@ def test_the_next_position_follows_the_last():
 
 
 def test_a_memory_that_does_not_fit_is_refused():
-    with pytest.raises(ValueError, match="length is -1: use how many"):
+    with pytest.raises(ValueError, match="length is -1"):
         Memory(-1)
     model, tokens, memory = make("rope"), draw(), Memory(4)
     model(tokens, memory=memory)
     for other, batch in ((make("rope", layers=3), 2), (make("rope", model_dim=16), 2), (model, 3)):
-        with pytest.raises(ValueError, match=r"but this is for .*: start a new Memory\(4\)"):
+        with pytest.raises(ValueError, match=r"new Memory\(4\)"):
             other(draw(batch), memory=memory)
     assert memory.next.tolist() == [LENGTH]
-    with pytest.raises(ValueError, match=r"holds 2 layers, 2 sequences and 8 channels, but this is for 2, 3 and 8"):
+    with pytest.raises(ValueError, match=r"2 layers, 2 sequences .* 8 .* 2, 3 and 8"):
         model(draw(3), memory=memory)

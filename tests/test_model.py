@@ -525,7 +525,7 @@ def test_an_encoder_sees_both_sides(encoding, options):
 def test_an_encoder_refuses_what_is_made_for_the_past(name):
     model, tokens = make(name, causal=False), draw()
     if model.encoding().causal_only:
-        with pytest.raises(ValueError, match="symmetric or bidirectional form"):
+        with pytest.raises(ValueError, match="symmetric"):
             model(tokens, padding_mask=torch.ones(2, LENGTH, dtype=torch.bool))
     else:
         assert model(tokens).isfinite().all()
@@ -541,7 +541,7 @@ def test_an_encoding_of_the_past_is_refused_by_an_encoder_whatever_the_padding()
         (make(past, causal=False), dict(pos=torch.arange(LENGTH).expand(2, -1))),
         (make(past, causal=False, window=3), {}),
     ):
-        with pytest.raises(ValueError, match="symmetric or bidirectional form"):
+        with pytest.raises(ValueError, match="symmetric"):
             model(tokens, **options)
     hiding = torch.ones(1, 1, LENGTH, LENGTH, dtype=torch.bool).tril()  # a mask that hides the future serves
     close(
@@ -675,24 +675,24 @@ def test_it_learns_to_copy():
 
 
 @pytest.mark.parametrize(("options", "remedy"), [
-    (dict(vocabulary=0), "vocabulary is 0: use 1 or more"),
-    (dict(layers=0), "layers is 0: use 1 or more"),
-    (dict(model_dim=0), "model_dim is 0: use 1 or more"),
-    (dict(heads=0), "heads is 0: use 1 or more"),
-    (dict(kv_heads=0), "kv_heads is 0: use 1 or more"),
-    (dict(hidden=0), "hidden is 0: use 1 or more"),
-    (dict(length=0), "length is 0: use 1 or more"),
-    (dict(model_dim=10, heads=4), "use a multiple of heads, such as 8$"),
-    (dict(model_dim=2, heads=4), "use a multiple of heads, such as 4$"),
-    (dict(heads=4, kv_heads=3), "kv_heads is 3, but queries have 4 heads: use a number that divides them"),
-    (dict(scale=0.0), "scale is 0.0: use a positive number"),
-    (dict(scale=math.nan), "scale is nan: use a positive number"),
-    (dict(dropout=1.0), "dropout is 1.0: use a share"),
-    (dict(dropout=-0.1), "dropout is -0.1: use a share"),
+    (dict(vocabulary=0), "vocabulary is 0"),
+    (dict(layers=0), "layers is 0"),
+    (dict(model_dim=0), "model_dim is 0"),
+    (dict(heads=0), "heads is 0"),
+    (dict(kv_heads=0), "kv_heads is 0"),
+    (dict(hidden=0), "hidden is 0"),
+    (dict(length=0), "length is 0"),
+    (dict(model_dim=10, heads=4), r"multiple of heads.* 8$"),
+    (dict(model_dim=2, heads=4), r"multiple of heads.* 4$"),
+    (dict(heads=4, kv_heads=3), r"kv_heads is 3.* 4 heads.*divides"),
+    (dict(scale=0.0), r"scale is 0.0.*positive"),
+    (dict(scale=math.nan), r"scale is nan.*positive"),
+    (dict(dropout=1.0), "dropout is 1.0"),
+    (dict(dropout=-0.1), "dropout is -0.1"),
     (dict(window=0), "window is 0"),
     (dict(sinks=-1), "sinks is -1"),
-    (dict(encoding="roper"), "encoding is 'roper': use one of 'nope', 'sinusoidal', "),
-    (dict(encoding=lambda **sizes: 7), "encoding makes int: use a name in ENCODINGS"),
+    (dict(encoding="roper"), r"encoding .*'roper'.*'nope', 'sinusoidal'"),
+    (dict(encoding=lambda **sizes: 7), r"encoding .*int.*ENCODINGS"),
 ])  # fmt: skip
 def test_sizes_that_do_not_fit_are_refused(options, remedy):
     with pytest.raises(ValueError, match=remedy):
@@ -704,11 +704,11 @@ def test_tokens_that_do_not_fit_are_refused():
     model(torch.tensor([[0, VOCABULARY - 1]]))
     model(torch.tensor([[0, VOCABULARY - 1]], dtype=torch.int32))
     for tokens in (draw()[0], draw()[None], draw().float(), draw() > 1, draw().to(torch.uint8)):
-        with pytest.raises(ValueError, match=r"use int64 or int32, \(B, L\); one sequence is tokens\[None\]"):
+        with pytest.raises(ValueError, match=r"int64.*tokens\[None\]"):
             model(tokens)
-    with pytest.raises(ValueError, match=r"tokens go from 0 to 11, .* use 0 to 10, or .* vocabulary=12"):
+    with pytest.raises(ValueError, match=r"tokens .*0 to 11.* 0 to 10.*vocabulary=12"):
         model(torch.tensor([[0, VOCABULARY]]))
-    with pytest.raises(ValueError, match=r"tokens go from -1 to 3, .* use 0 to 10"):
+    with pytest.raises(ValueError, match=r"tokens .*-1 to 3.* 0 to 10"):
         model(torch.tensor([[-1, 3]]))
 
 
@@ -739,16 +739,16 @@ def test_where_there_are_as_many_sequences_as_tokens_each_mask_is_what_it_is_cal
 def test_a_cache_that_does_not_fit_is_refused():
     model, tokens = make("rope", window=3), draw()
     for cache in ([], [KVCache(3)], [KVCache(3)] * 3, [KVCache()] * 2, [KVCache(3), KVCache(4)]):
-        with pytest.raises(ValueError, match=r"use what model\.cache\(\) returns"):
+        with pytest.raises(ValueError, match=r"model\.cache\(\)"):
             model(tokens, cache=cache)
-    with pytest.raises(ValueError, match="use memory to train, and cache to decode"):
+    with pytest.raises(ValueError, match=r"memory .*cache"):
         model(tokens, cache=model.cache(), memory=Memory(4))
-    with pytest.raises(ValueError, match="pass all tokens at once"):
+    with pytest.raises(ValueError, match="at once"):
         make("rope", causal=False)(tokens, cache=make("rope").cache())
-    with pytest.raises(ValueError, match=r"extend it under torch\.no_grad"):
+    with pytest.raises(ValueError, match="no_grad"):
         model.requires_grad_()(tokens, cache=model.cache())
     right = (torch.arange(LENGTH) < 5).expand(2, -1)
-    with pytest.raises(ValueError, match=r"keeps the 3 that came last: pad on the left, or .* window=None"):
+    with pytest.raises(ValueError, match=r"pad on the left.*window=None"):
         make("rope", window=3)(tokens, padding_mask=right, cache=model.cache())
     split, cache = make("rope", window=3), model.cache()
     split(tokens[:, :5], padding_mask=right[:, :5], cache=cache)

@@ -188,14 +188,12 @@ def test_sources_of_the_package_are_shown_in_88_columns_and_stay_valid(name):
 
 @pytest.mark.parametrize("item", [3, "rotate", len, int, RoPE(8)])
 def test_what_has_no_source_is_refused(item):
-    with pytest.raises(
-        ValueError, match=r"no Python source.*: pass a function or a class, such as show\(posenc\.RoPE\)"
-    ):
+    with pytest.raises(ValueError, match=r"source.*pass .*show\(posenc\.RoPE\)"):
         show(item)
 
 
 def test_a_class_whose_cell_is_gone_is_refused():
-    with pytest.raises(ValueError, match=r"pass a function or a class"):
+    with pytest.raises(ValueError, match="pass a function"):
         show(notebook("class Bare:\n    size = 3\n", "<cell 2>")["Bare"])
 
 
@@ -228,11 +226,11 @@ def test_the_environment_decides_on_the_device(monkeypatch):
     monkeypatch.setenv("POSENC_DEVICE", "cpu")
     assert posenc.notebook.device() == torch.device("cpu")
     monkeypatch.setenv("POSENC_DEVICE", "warp")
-    with pytest.raises(ValueError, match=r"POSENC_DEVICE is 'warp', .*: use cpu, cuda or cuda:1"):
+    with pytest.raises(ValueError, match=r"POSENC_DEVICE .*'warp'.*use cpu"):
         posenc.notebook.device()
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setenv("POSENC_DEVICE", "cuda")
-    with pytest.raises(ValueError, match=r"torch sees no GPU here: unset it, or use cpu"):
+    with pytest.raises(ValueError, match=r"no GPU.*use cpu"):
         posenc.notebook.device()
 
 

@@ -68,7 +68,7 @@ def test_ids_differ_between_pictures_and_a_picture_is_the_same_each_time():
 
 def test_the_sentence_is_required_and_escaped():
     fig, _ = plot.figure()
-    with pytest.raises(ValueError, match="say in one sentence"):
+    with pytest.raises(ValueError, match="alt"):
         plot.picture(fig, alt=" ")
     assert 'aria-label="&quot;&lt;b&gt;&quot;"' in plot.picture(fig, alt='"<b>"').svg()
 

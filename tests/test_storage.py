@@ -69,7 +69,7 @@ def test_an_encoding_of_your_own_is_given_again(tmp_path):
     for options in (dict(encoding=Mine(2.0)), dict(encoding=lambda **sizes: Mine(2.0), shared=False)):
         model = Transformer(**{**SIZES, **options})
         model.save(path)
-        with pytest.raises(ValueError, match=r"but made as Mine\(\.\.\.\): pass it again, .* encoding=Mine\(\.\.\.\)"):
+        with pytest.raises(ValueError, match=r"pass .* encoding=Mine\(\.\.\.\)"):
             Transformer.load(path)
         loaded = Transformer.load(path, encoding=Mine(1.0))
         assert torch.equal(loaded(tokens), model(tokens))
@@ -93,11 +93,11 @@ def test_what_was_saved_may_be_changed_when_it_is_loaded(tmp_path):
 def test_what_does_not_fit_is_refused_by_name(tmp_path):
     path = tmp_path / "model"
     Transformer(**SIZES, encoding="rope").save(path)
-    with pytest.raises(ValueError, match=r"does not fit the model in encodings\.0\.table: pass the encoding"):
+    with pytest.raises(ValueError, match=r"encodings\.0\.table.*pass the encoding"):
         Transformer.load(path, encoding=Learned(MODEL, 5))
-    with pytest.raises(ValueError, match=r"in blocks\.0\.contract\.weight, blocks\.0\.expand\.weight, .* no size"):
+    with pytest.raises(ValueError, match=r"blocks\.0\.contract\.weight, blocks\.0\.expand\.weight"):
         Transformer.load(path, hidden=3)
-    with pytest.raises(ValueError, match=r"in blocks\.2\.attention_norm\.weight"):
+    with pytest.raises(ValueError, match=r"blocks\.2\.attention_norm\.weight"):
         Transformer.load(path, layers=3)
     with pytest.raises(TypeError, match="layer"):
         Transformer.load(path, layer=3)
@@ -109,11 +109,11 @@ def test_files_of_another_kind_are_refused(tmp_path):
     whole = path.read_bytes()
     for damaged in (b"", b"text", whole[:100], whole[:-1], b"\xff" * 64):
         path.write_bytes(damaged)
-        with pytest.raises(ValueError, match="is not a whole safetensors file: copy it again"):
+        with pytest.raises(ValueError, match=r"safetensors.*again"):
             Transformer.load(path)
     for metadata in (None, {"format": "pt"}, {"posenc": "{"}, {"posenc": "[]"}, {"posenc": "{}"}, {"posenc": "3"}):
         save_file({"weight": torch.zeros(2)}, path, metadata)
-        with pytest.raises(ValueError, match="does not say how to make the model: use a file that"):
+        with pytest.raises(ValueError, match="use a file that"):
             Transformer.load(path)
     with pytest.raises(FileNotFoundError):
         Transformer.load(tmp_path / "none")

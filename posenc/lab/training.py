@@ -34,7 +34,8 @@ def train(
 
     Batches depend on the seed and on the step only: a run that was killed ends with the same weights, and all schemes
     see the same text in the same order. Under `torchrun` each process takes a part of each batch. The optimiser is
-    AdamW with gradients clipped to norm 1; on a GPU, products are in bfloat16.
+    AdamW with gradients clipped to norm 1; on a GPU, products are in bfloat16. A run that starts from another's weights
+    is trained at a quarter of the budget's rate.
 
     Args:
         run: The run.
