@@ -25,7 +25,7 @@ install = cksum $(SET) 2>/dev/null | cmp -s - $@ || { \
 HTML := _build/html/index.html
 
 .DEFAULT_GOAL := help
-.PHONY: help book serve test check alone random scheme notebooks checked mutants bench clean front chromium
+.PHONY: help book serve test check alone random lowest scheme notebooks checked mutants bench clean front chromium
 
 help:
 	@echo "make book       build the book into _build/html"
@@ -33,6 +33,7 @@ help:
 	@echo "make test       run every test: units, notebooks, the book in a browser"
 	@echo "make check      lint, check types, and check who imports whom"
 	@echo "make alone      run each file of tests by itself; make random runs them all in random order"
+	@echo "make lowest     run the tests of the package with the oldest versions that it promises to work with"
 	@echo "make scheme     begin a new scheme: make scheme NAME=kerple (CONTRIBUTING.md says how it goes on)"
 	@echo "make notebooks  execute the notebooks from a clean kernel and store them in normal form"
 	@echo "make checked    compute the first two tables of the page \"How the package is checked\" anew, and keep them"
@@ -108,6 +109,18 @@ alone: book $(VENV)/.test
 # In random order; SEED=… repeats one, and a run prints its own.
 random: book $(VENV)/.test
 	@$(BIN)/python -m pytest -p randomly $(if $(SEED),--randomly-seed=$(SEED)) tests
+
+# The package with the oldest versions that pyproject.toml promises, in an environment apart. What compares the package
+# with other libraries, builds the book or looks at its form is for the pinned versions.
+PINNED := book conformance constraints explore explore_book explore_live export kept make notebook notebooks rosetta \
+          scheme structure whole
+LOWEST := $(filter-out $(PINNED:%=tests/test_%.py),$(wildcard tests/test_*.py))
+lowest:
+	@$(PYTHON) -m venv _build/lowest
+	@_build/lowest/bin/python -m pip install --quiet --constraint constraints-lowest.txt \
+	  $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) \
+	  torch numpy anywidget ipywidgets matplotlib safetensors filelock tqdm pytest hypothesis pyyaml
+	@PYTHONPATH="$(CURDIR)" _build/lowest/bin/python -m pytest -p no:cacheprovider $(LOWEST)
 
 scheme: $(VENV)/.test
 	@test -n "$(NAME)" || { echo "Name the scheme: make scheme NAME=kerple" >&2; exit 1; }

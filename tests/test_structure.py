@@ -5,12 +5,15 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 import yaml
+from sphinx.errors import ExtensionError
 
 import posenc
+from posenc._explore import sphinx
 
 ROOT = Path(__file__).resolve().parents[1]
 HEATMAP = "plot.heatmap(torch.eye(4), x='key', y='query', alt='a diagonal').svg()"
@@ -55,9 +58,25 @@ def test_explore_without_the_bundle_says_how_to_make_it(unbundled: Path) -> None
     assert "python hatch_build.py" in last
 
 
+def test_a_book_without_the_bundle_says_so_before_it_runs_a_notebook(
+    unbundled: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sphinx, "STATIC", unbundled / "posenc/_explore/static")
+    with pytest.raises(ExtensionError, match=r"page\.js.*python hatch_build\.py"):
+        sphinx._bundled(None)
+
+
 def test_the_version_is_the_one_that_is_cited_and_told() -> None:
     cited = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
     newest = re.search(r"^## \[(\d+\.\d+\.\d+)\] - (\S+)$", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.M)
     assert newest is not None
     assert posenc.__version__ == cited["version"] == newest[1]
     assert str(cited["date-released"]) == newest[2]
+
+
+def test_the_picture_names_all_that_the_layers_name() -> None:
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]
+    layers = next(contract["layers"] for contract in contracts["contracts"] if contract["id"] == "layers")
+    drawn = (ROOT / ".github/architecture.svg").read_text(encoding="utf-8")
+    words = set(re.findall(r"\w+", " ".join(re.findall(r'<text class="name"[^>]*>([^<]*)', drawn))))
+    assert set(re.findall(r"\w+", re.sub(r"\([^)]*\)", "", " ".join(layers)))) <= words

@@ -9,6 +9,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+from sphinx.errors import ExtensionError
 from sphinx.util import logging
 
 STATIC = Path(__file__).parent / "static"
@@ -19,11 +20,19 @@ def setup(app: Any) -> dict[str, Any]:
     """Register with Sphinx: ``extensions = ["posenc._explore.sphinx"]``."""
     os.environ["POSENC_BOOK"] = "1"  # kernels inherit it: cells then emit panels that need no kernel,
     os.environ["POSENC_DEVICE"] = "cpu"  # and what they export holds its constants where a page can have them
+    app.connect("builder-inited", _bundled)
     app.connect("html-page-context", _scripts)
     app.connect("build-finished", _explain)
     app.connect("build-finished", _copy)
     app.add_css_file("posenc/style.css")
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}
+
+
+def _bundled(app: Any) -> None:
+    """Say before the notebooks run, and not after, that the front end is missing."""
+    missing = [name for name in SHIPPED if not (STATIC / name).exists()]
+    if missing:
+        raise ExtensionError(f"{', '.join(missing)} of the front end is missing: run `python hatch_build.py`")
 
 
 def _scripts(app: Any, page: str, template: str, context: dict[str, Any], doctree: Any) -> None:

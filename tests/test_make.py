@@ -1,0 +1,154 @@
+"""What a clone says where something is missing, in one line each; and that the workflows ask for what there is.
+
+Each test runs the Makefile in a folder with a space in its name, with stubs in place of Python and pip.
+"""
+
+import os
+import re
+import shutil
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parents[1]
+MAKE = shutil.which("make")
+SET = ("pyproject.toml", "constraints.txt", "hatch_build.py", "package-lock.json")
+pytestmark = pytest.mark.skipif(MAKE is None, reason="no make")
+
+#: An interpreter that is older than it says.
+OLD = (
+    f'#!/bin/sh\n[ "$1" = -c ] && exec "{sys.executable}" -c "import sys; sys.version_info = (3, 10, 13); $2"\nexit 9\n'
+)
+#: An interpreter that notes its calls, and whose pip has no network.
+OFFLINE = '#!/bin/sh\necho "$*" >> calls\ncase "$*" in *"pip install"*) exit 1;; esac\n'
+
+
+@pytest.fixture
+def clone(tmp_path: Path) -> Path:
+    """What make itself needs, in a path with a space."""
+    home = tmp_path / "a b"
+    home.mkdir()
+    for name in ("Makefile", *SET):
+        shutil.copy(ROOT / name, home)
+    return home
+
+
+def stub(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return path
+
+
+def make(clone: Path, *arguments: str, path: str = os.environ["PATH"]) -> subprocess.CompletedProcess[str]:
+    assert MAKE is not None
+    plain = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
+    return subprocess.run([MAKE, *arguments], cwd=clone, env={**plain, "PATH": path},
+                          capture_output=True, text=True, timeout=60)  # fmt: skip
+
+
+def said(done: subprocess.CompletedProcess[str]) -> list[str]:
+    """The lines of stderr without make's own."""
+    return [line for line in done.stderr.splitlines() if not re.match(r"make(\[\d+\])?: ", line)]
+
+
+def installed(clone: Path) -> None:
+    """As after the first `make book`."""
+    stub(clone / ".venv/bin/python", OFFLINE)
+    sums = subprocess.run(["cksum", *SET], cwd=clone, capture_output=True, check=True).stdout
+    (clone / ".venv/.book").write_bytes(sums)
+
+
+def test_an_old_python_is_refused(clone: Path) -> None:
+    done = make(clone, "front", f"PYTHON={stub(clone.parent / 'python', OLD)}")
+    assert done.returncode
+    (line,) = said(done)
+    assert "3.11 or newer" in line
+    assert "PYTHON=" in line
+    assert not (clone / ".venv").exists()
+
+
+def test_the_second_run_asks_for_no_network(clone: Path) -> None:
+    installed(clone)
+    for name in SET:
+        os.utime(clone / name)  # as after a change of branches: newer, and the same
+    done = make(clone, "front")
+    assert done.returncode == 0, done.stderr
+    assert (clone / "calls").read_text().split() == ["hatch_build.py"]
+
+
+def test_a_changed_requirement_without_a_network_says_so(clone: Path) -> None:
+    installed(clone)
+    with (clone / "pyproject.toml").open("a") as file:
+        file.write("# changed\n")
+    os.utime(clone / ".venv/.book", (0, 0))
+    for _ in range(2):  # the second try must not take the first for a success
+        done = make(clone, "front")
+        assert done.returncode
+        (line,) = said(done)
+        assert "network" in line
+        assert "hatch_build.py" not in (clone / "calls").read_text()
+
+
+def test_no_chromium_is_no_failure_and_says_how_to_get_it(clone: Path) -> None:
+    tools = clone.parent / "bin"
+    tools.mkdir()
+    stub(tools / "id", "#!/bin/sh\necho 1000\n")
+    (tools / "sh").symlink_to(shutil.which("sh") or "/bin/sh")
+    done = make(clone, "chromium", path=str(tools))
+    assert done.returncode == 0, done.stderr
+    assert "playwright install chromium" in done.stderr
+
+
+def test_serve_without_a_book_says_how_to_build_it(clone: Path) -> None:
+    done = make(clone, "serve")
+    assert done.returncode
+    (line,) = said(done)
+    assert "make book" in line
+
+
+def test_a_scheme_needs_a_name(clone: Path) -> None:
+    installed(clone)
+    shutil.copy(clone / ".venv/.book", clone / ".venv/.test")
+    done = make(clone, "scheme")
+    assert done.returncode
+    (line,) = said(done)
+    assert "NAME=" in line
+
+
+def test_settings_of_kernels_and_fonts_are_the_clone_s_own(clone: Path) -> None:
+    with (clone / "Makefile").open("a") as file:
+        file.write('\nshow:\n\t@echo "$$MPLCONFIGDIR|$$JUPYTER_RUNTIME_DIR"\n')
+    shown = make(clone, "show").stdout.strip().split("|")
+    assert all(Path(folder).parent == clone / "_build" for folder in shown)
+
+
+def test_each_target_is_explained() -> None:
+    text = (ROOT / "Makefile").read_text()
+    phony = set(" ".join(re.findall(r"^\.PHONY: (.*)$", text, re.M)).split()) - {"help", "front", "chromium"}
+    explained = set(re.findall(r"\bmake ([a-z]+)", " ".join(re.findall(r'^\t@echo "(.*)"$', text, re.M))))
+    assert phony <= explained
+
+
+def test_workflows_run_targets_that_exist_and_publishing_waits_for_the_tests() -> None:
+    text = (ROOT / "Makefile").read_text()
+    targets = set(re.findall(r"^([a-z]+):", text, re.M))
+    flows = {}
+    for path in (ROOT / ".github/workflows").glob("*.yml"):
+        flows[path.stem] = flow = yaml.safe_load(path.read_text())
+        for job in flow["jobs"].values():
+            wanted = set(job.get("strategy", {}).get("matrix", {}).get("target", []))
+            for step in job["steps"]:
+                assert ("uses" in step) != ("run" in step)
+                wanted |= set(re.findall(r"\bmake ([a-z]+)", step.get("run", "")))
+            assert wanted <= targets
+            assert job["timeout-minutes"] <= 60
+    started = flows["publish"][True]["workflow_run"]  # YAML takes the word "on" for true
+    assert started["workflows"] == [flows["test"]["name"]]
+    assert "conclusion == 'success'" in flows["publish"]["jobs"]["publish"]["if"]
+    versions = flows["test"]["jobs"]["test"]["strategy"]["matrix"]["python"]
+    assert versions == ["3.11", "3.12", "3.13", "3.14"]
