@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ pytest_plugins = ["tests.browser"]
 
 ROOT = Path(__file__).parent
 OUTPUT_TIMEOUT = 60  # seconds; nbval's own 5 are too few for a first compilation on a slow machine
+PROFILE = 'get_config().HistoryManager.hist_file = ":memory:"\n'  # no kernel writes into a folder that goes before it
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -20,10 +22,16 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ.pop("POSENC_BOOK", None)
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     profile = tempfile.TemporaryDirectory(prefix="posenc-ipython-")
+    folder = Path(profile.name) / "profile_default"
+    folder.mkdir()
+    for name in ("ipython_config.py", "ipython_kernel_config.py"):
+        (folder / name).write_text(PROFILE, encoding="utf-8")
     os.environ["IPYTHONDIR"] = profile.name
     config.add_cleanup(profile.cleanup)
     if config.getoption("nbval", False) or config.getoption("nbval_lax", False):
         keep_history()
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Times(), "times")
 
 
 def keep_history() -> None:
@@ -39,3 +47,21 @@ def keep_history() -> None:
 def pytest_itemcollected(item: pytest.Item) -> None:
     if hasattr(item, "output_timeout"):  # a cell of a notebook
         item.output_timeout = OUTPUT_TIMEOUT
+
+
+class Times:
+    """How long each file took, shown at the end of a run of several files."""
+
+    def __init__(self) -> None:
+        self.seconds: Counter[str] = Counter()
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self.seconds[report.nodeid.split("::")[0]] += report.duration
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        if len(self.seconds) > 1:
+            terminalreporter.section("seconds by file")
+            for name, seconds in self.seconds.most_common():
+                if seconds >= 1:
+                    terminalreporter.write_line(f"{seconds:7.1f}  {name}")
+            terminalreporter.write_line(f"{self.seconds.total():7.1f}  together")
