@@ -24,7 +24,8 @@ class Kept(ABC):
         self.config = config
         self.keep = config.getoption("--keep")
         self.tests: dict[str, Any] = {}  # the cell of each test that was collected
-        self.parted = "::" in "".join(config.args)  # whether some tests were left out, by name, mark or otherwise
+        # whether some tests were left out, by name, mark or otherwise
+        self.parted = "::" in "".join(config.args) or config.getoption("collectonly")
         self.reports: dict[str, list[Any]] = {}
         self.faults: list[str] = []
 

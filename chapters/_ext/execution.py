@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import os
 import shutil
@@ -170,7 +171,7 @@ class Kernels(ThreadPoolExecutor):
         # One thread for each kernel: several kernels with a thread for each core would wait for one another.
         environment = {"OMP_NUM_THREADS": "1", **os.environ, FOLDER: str(explorers)}
         try:
-            client.execute(env=environment)
+            asyncio.run(client.async_execute(env=environment))
         except (CellExecutionError, CellTimeoutError, DeadKernelError) as error:
             return None, error
         files = NbArtifacts([str(file) for file in explorers.iterdir()], explorers)
