@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import tempfile
 from collections import Counter
 from pathlib import Path
@@ -13,8 +14,24 @@ import pytest
 pytest_plugins = ["tests.browser"]
 
 ROOT = Path(__file__).parent
+PARTS = {  # files that two workers share, and what names a case in a test's parameters
+    "tests/test_book.py": r"\[(.*)\]",  # a page
+    "tests/test_contract.py": r"\[(.*)\]",  # an encoding, with a backend
+    "tests/test_exercises.py": r"\[(\w+)",  # an exercise
+    "tests/test_explore_book.py": r"\[(.*)\]",  # a chapter
+}
 OUTPUT_TIMEOUT = 60  # seconds; nbval's own 5 are too few for a first compilation on a slow machine
 PROFILE = 'get_config().HistoryManager.hist_file = ":memory:"\n'  # no kernel writes into a folder that goes before it
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--training", action="store_true", help="of the notebooks, only those that train in a cell")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    if config.getoption("--training") and collection_path.suffix == ".ipynb":
+        return True if "optim." not in collection_path.read_text(encoding="utf-8") else None
+    return None
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -44,9 +61,42 @@ def keep_history() -> None:
     RunningKernel.execute_cell_input = execute_cell_input
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Let workers begin with what takes long in one go, so that none is idle for long at the end.
+
+    First come files, then the parts of those that are shared; browser tests are last.
+    """
+    if hasattr(config, "workerinput"):
+        length = {path: path.stat().st_size for path in {item.path for item in items}}
+        items.sort(key=lambda item: (
+            "browser" in getattr(item, "fixturenames", ()), item.nodeid.split("::")[0] in PARTS,
+            -length[item.path] if item.path.suffix == ".ipynb" else 0,
+        ))  # fmt: skip
+
+
 def pytest_itemcollected(item: pytest.Item) -> None:
     if hasattr(item, "output_timeout"):  # a cell of a notebook
         item.output_timeout = OUTPUT_TIMEOUT
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Give the workers of pytest-xdist whole files, notebooks among them, and smaller parts of the longest files."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByPart(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return part(nodeid)
+
+    config.option.loadscopereorder = False  # what takes long comes first already
+    return ByPart(config, log)
+
+
+def part(nodeid: str) -> str:
+    """What one worker does in one go: a file, whose tests share what is costly to make, or the tests of one case."""
+    file, _, test = nodeid.partition("::")
+    case = re.search(PARTS[file], test) if file in PARTS else None
+    return f"{file}[{case[1]}]" if case else file
 
 
 class Times:

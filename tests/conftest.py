@@ -1,5 +1,7 @@
 """What all unit tests share: reproducible numbers, a device to run on, and the tables that are kept."""
 
+import re
+
 import pytest
 import torch
 from hypothesis import settings
@@ -11,6 +13,23 @@ settings.load_profile("posenc")
 torch.set_num_threads(1)  # these tensors are tiny, and threads would only wait for one another
 
 needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+
+
+# What `make quick` leaves out, besides tests with a browser: by the file, or by the name of the test.
+LONGER = {
+    "export": re.compile(r"test_export\.py|test_explore\.py.*(graph|export|page|element)|::\w*(export|onnx)"),
+    "compile": re.compile(r"::\w*compile|::test_a_graph_holds"),
+    "train": re.compile(r"test_lab_|::\w*(it_learns|it_trains)"),
+    "book": re.compile(r"test_(exercises|notebooks|build|kept|explore_live)\.py"),
+}
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        for mark, pattern in LONGER.items():
+            if pattern.search(item.nodeid.split("[")[0]):
+                item.add_marker(mark)
 
 
 @pytest.fixture(autouse=True)
