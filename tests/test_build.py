@@ -144,8 +144,10 @@ def test_only_a_build_that_succeeds_is_stamped(
     settings = SimpleNamespace(nb_execution_cache_path="")
 
     def build(warnings: int = 0, error: Exception | None = None) -> str:
-        app = SimpleNamespace(outdir=out, builder=SimpleNamespace(format="html"), config=settings, warningiserror=True,
-                              _warncount=warnings, env=SimpleNamespace(found_docs=set()))  # fmt: skip
+        app = SimpleNamespace(
+            outdir=out, builder=SimpleNamespace(format="html"), config=settings, env=SimpleNamespace(found_docs=set()),
+            keep_going=True, warningiserror=False, _warncount=warnings,
+        )  # fmt: skip
         execution.begin(app)
         tree("chapters/index.md", "edited while it is being built")
         execution.finish(app, error)
@@ -162,10 +164,14 @@ def test_only_a_build_that_succeeds_is_stamped(
 
 def test_a_build_with_warnings_is_not_taken_for_done(extension: ModuleType, tmp_path: Path) -> None:
     pickle = tmp_path / "environment.pickle"
-    for strict, warnings, kept in ((True, 1, False), (True, 0, True), (False, 1, True)):
+    for strict, going, warnings, kept in (
+        (True, False, 1, False), (False, True, 1, False), (False, True, 0, True), (False, False, 1, True)
+    ):  # fmt: skip
         pickle.touch()
         builder = SimpleNamespace(format="text")
-        app = SimpleNamespace(warningiserror=strict, _warncount=warnings, doctreedir=tmp_path, builder=builder)
+        app = SimpleNamespace(
+            warningiserror=strict, keep_going=going, _warncount=warnings, doctreedir=tmp_path, builder=builder
+        )
         extension.finish(app, None)
         assert pickle.exists() == kept
 
