@@ -463,9 +463,7 @@ def failed(name, value, traceback):
 def test_a_cell_that_fails_is_told_with_the_reason():
     told = failure(failed("ZeroDivisionError", "division by zero", "…\nZeroDivisionError: division by zero"))
     assert re.fullmatch(r"this cell failed:\s+1 / x\s+ZeroDivisionError: division by zero", told)
-    lost = (
-        "…\n\x1b[31mModuleNotFoundError\x1b[39m: No module named 'x'\nNoneType: None"  # of a value that cannot be shown
-    )
+    lost = "…\n\x1b[31mModuleNotFoundError\x1b[39m: No module named 'x'\nNoneType: None"  # as IPython has it
     assert failure(failed("NoneType", "None", lost)).endswith("ModuleNotFoundError: No module named 'x'")
 
 

@@ -171,7 +171,7 @@ ENTRANCE = """<!doctype html>
 
 def finish(app: Sphinx, exception: Exception | None) -> None:
     """An entrance at the top of the site; and the theme's icon script (1.5 MB) makes room, book.css draws the icons."""
-    if app.warningiserror and app._warncount:
+    if (app.warningiserror or app.keep_going) and app._warncount:  # with -W --keep-going Sphinx sets the latter only
         # Sphinx would find nothing to do the next time, and report success: a page with a warning is read again.
         (Path(app.doctreedir) / "environment.pickle").unlink(missing_ok=True)
     if exception is not None or app.builder.format != "html":

@@ -190,7 +190,7 @@ def finish(app: Sphinx, exception: Exception | None) -> None:
             record = cache.match_cache_notebook(nbformat.read(path, as_version=4))
             with cache.cache_artefacts_temppath(record.pk) as kept:
                 shutil.copytree(kept, out.parent / "explorers" / path.stem)
-    if not (app.warningiserror and app._warncount):
+    if not ((app.warningiserror or app.keep_going) and app._warncount):  # -W --keep-going: Sphinx sets only the latter
         _stamp(out).write_text(app.book_fingerprint, encoding="utf-8")  # type: ignore[attr-defined]
 
 
