@@ -4,6 +4,7 @@ PYTHON ?= python3
 TORCH_INDEX ?=
 CONSTRAINTS ?= constraints.txt
 PORT ?= 8000
+JOBS ?= logical
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -25,12 +26,21 @@ install = cksum $(SET) 2>/dev/null | cmp -s - $@ || { \
 HTML := _build/html/index.html
 
 .DEFAULT_GOAL := help
-.PHONY: help book serve test check alone random lowest scheme notebooks checked mutants bench clean front chromium
+# Tests run side by side, at most four at a time. A notebook has one thread, so that those of two do not wait.
+PYTEST := $(BIN)/python -m pytest --numprocesses=$(JOBS) --maxprocesses=4 --durations=15 --durations-min=1
+NBVAL := $(PYTEST) --nbval chapters
+PLAIN := ATEN_CPU_CAPABILITY=default OMP_NUM_THREADS=2
+
+.PHONY: help book serve test quick nbval nbval-plain check alone random lowest scheme notebooks checked mutants bench clean \
+        front chromium
 
 help:
 	@echo "make book       build the book into _build/html"
 	@echo "make serve      serve the built book on http://localhost:$(PORT)"
-	@echo "make test       run every test: units, notebooks, the book in a browser"
+	@echo "make test       run every test: units, notebooks, the book in a browser (10 minutes on two cores)"
+	@echo "make quick      run the tests of the package that take least (a minute and a half)"
+	@echo "make nbval      run the notebooks and compare every stored output; make nbval-plain does so as on a"
+	@echo "                processor without vector instructions, with two threads"
 	@echo "make check      lint, check types, and check who imports whom"
 	@echo "make alone      run each file of tests by itself; make random runs them all in random order"
 	@echo "make lowest     run the tests of the package with the oldest versions that it promises to work with"
@@ -41,6 +51,7 @@ help:
 	@echo "make bench      time the rotation, the schemes and the explorers against other ways"
 	@echo "make clean      remove what was built (not .venv)"
 	@echo
+	@echo "JOBS=1                 how many tests run at a time, at most 4; otherwise one for each core"
 	@echo "PYTHON=python3.12      the interpreter that .venv is made with, 3.11 or newer"
 	@echo "TORCH_INDEX=https://…  where pip also looks for torch, such as https://download.pytorch.org/whl/cpu"
 	@echo "CONSTRAINTS=FILE       the versions that pip may install; /dev/null for the newest of all"
@@ -85,13 +96,24 @@ chromium:
 	fi
 
 test: book $(VENV)/.test chromium
-	@units=passed; notebooks=passed; \
-	$(BIN)/python -m pytest tests || units=FAILED; \
-	$(BIN)/python -m pytest --nbval chapters || notebooks=FAILED; \
+	@units=passed; notebooks=passed; plain=passed; \
+	$(PYTEST) tests || units=FAILED; \
+	OMP_NUM_THREADS=1 $(NBVAL) || notebooks=FAILED; \
+	$(PLAIN) $(NBVAL) --training || plain=FAILED; \
 	echo; \
 	echo "tests of the package, the notebooks' form and the book: $$units"; \
 	echo "notebooks, every stored output compared (nbval):        $$notebooks"; \
-	[ $$units = passed ] && [ $$notebooks = passed ]
+	echo "those that train, on a plain processor, two threads:    $$plain"; \
+	[ $$units = passed ] && [ $$notebooks = passed ] && [ $$plain = passed ]
+
+quick: $(VENV)/.test front
+	@$(PYTEST) tests -m "not (browser or export or compile or train or book)"
+
+nbval: $(VENV)/.test
+	@OMP_NUM_THREADS=1 $(NBVAL)
+
+nbval-plain: $(VENV)/.test
+	@$(PLAIN) $(NBVAL)
 
 check: $(VENV)/.test
 	$(BIN)/ruff check .
@@ -108,7 +130,7 @@ alone: book $(VENV)/.test
 
 # In random order; SEED=… repeats one, and a run prints its own.
 random: book $(VENV)/.test
-	@$(BIN)/python -m pytest -p randomly $(if $(SEED),--randomly-seed=$(SEED)) tests
+	@$(PYTEST) -p randomly $(if $(SEED),--randomly-seed=$(SEED)) tests
 
 # The package with the oldest versions that pyproject.toml promises, in an environment apart. What compares the package
 # with other libraries, builds the book or looks at its form is for the pinned versions.

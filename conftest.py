@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import tempfile
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,24 @@ import pytest
 pytest_plugins = ["tests.browser"]
 
 ROOT = Path(__file__).parent
+PARTS = {  # files that two workers share, and what names a case in a test's parameters
+    "tests/test_book.py": r"\[(.*)\]",  # a page
+    "tests/test_contract.py": r"\[(.*)\]",  # an encoding, with a backend
+    "tests/test_exercises.py": r"\[(\w+)",  # an exercise
+    "tests/test_explore_book.py": r"\[(.*)\]",  # a chapter
+}
 OUTPUT_TIMEOUT = 60  # seconds; nbval's own 5 are too few for a first compilation on a slow machine
+PROFILE = 'get_config().HistoryManager.hist_file = ":memory:"\n'  # no kernel writes into a folder that goes before it
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--training", action="store_true", help="of the notebooks, only those that train in a cell")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    if config.getoption("--training") and collection_path.suffix == ".ipynb":
+        return True if "optim." not in collection_path.read_text(encoding="utf-8") else None
+    return None
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -20,10 +39,16 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ.pop("POSENC_BOOK", None)
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     profile = tempfile.TemporaryDirectory(prefix="posenc-ipython-")
+    folder = Path(profile.name) / "profile_default"
+    folder.mkdir()
+    for name in ("ipython_config.py", "ipython_kernel_config.py"):
+        (folder / name).write_text(PROFILE, encoding="utf-8")
     os.environ["IPYTHONDIR"] = profile.name
     config.add_cleanup(profile.cleanup)
     if config.getoption("nbval", False) or config.getoption("nbval_lax", False):
         keep_history()
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Times(), "times")
 
 
 def keep_history() -> None:
@@ -36,6 +61,57 @@ def keep_history() -> None:
     RunningKernel.execute_cell_input = execute_cell_input
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Let workers begin with what takes long in one go, so that none is idle for long at the end.
+
+    First come files, then the parts of those that are shared; browser tests are last.
+    """
+    if hasattr(config, "workerinput"):
+        length = {path: path.stat().st_size for path in {item.path for item in items}}
+        items.sort(key=lambda item: (
+            "browser" in getattr(item, "fixturenames", ()), item.nodeid.split("::")[0] in PARTS,
+            -length[item.path] if item.path.suffix == ".ipynb" else 0,
+        ))  # fmt: skip
+
+
 def pytest_itemcollected(item: pytest.Item) -> None:
     if hasattr(item, "output_timeout"):  # a cell of a notebook
         item.output_timeout = OUTPUT_TIMEOUT
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Give the workers of pytest-xdist whole files, notebooks among them, and smaller parts of the longest files."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByPart(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return part(nodeid)
+
+    config.option.loadscopereorder = False  # what takes long comes first already
+    return ByPart(config, log)
+
+
+def part(nodeid: str) -> str:
+    """What one worker does in one go: a file, whose tests share what is costly to make, or the tests of one case."""
+    file, _, test = nodeid.partition("::")
+    case = re.search(PARTS[file], test) if file in PARTS else None
+    return f"{file}[{case[1]}]" if case else file
+
+
+class Times:
+    """How long each file took, shown at the end of a run of several files."""
+
+    def __init__(self) -> None:
+        self.seconds: Counter[str] = Counter()
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self.seconds[report.nodeid.split("::")[0]] += report.duration
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        if len(self.seconds) > 1:
+            terminalreporter.section("seconds by file")
+            for name, seconds in self.seconds.most_common():
+                if seconds >= 1:
+                    terminalreporter.write_line(f"{seconds:7.1f}  {name}")
+            terminalreporter.write_line(f"{self.seconds.total():7.1f}  together")

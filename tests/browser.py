@@ -1,7 +1,8 @@
 """Fixtures for tests that look at the built book: the book, a server for it, and Chromium.
 
-`book` builds it (seconds when nothing has changed), `server` is its address over http, `open_page` opens an address
-in a fresh Chromium context and returns the page together with everything that went wrong on it.
+`book` is the folder that `make book` has built, and refuses one that is not of the present files; `server` is its
+address over http. `open_page` opens an address in a fresh Chromium context and returns the page together with
+everything that went wrong on it. In CI, a trace of each context of a test that fails is kept in `_build/traces`.
 """
 
 from __future__ import annotations
@@ -9,27 +10,33 @@ from __future__ import annotations
 import contextlib
 import functools
 import http.server
+import importlib
 import os
+import re
 import shutil
-import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import pytest
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser, BrowserContext, Page
 
 ROOT = Path(__file__).resolve().parents[1]
 HTML = ROOT / "_build/html"
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update",
              "--disable-sync", "--no-first-run"]  # fmt: skip
+DESK = {"width": 1280, "height": 900}
+TRACES = ROOT / "_build/traces"
+TRACING = bool(os.environ.get("CI"))
+FAILED = pytest.StashKey[bool]()
 MATHJAX_DONE = "() => !window.MathJax?.startup || MathJax.startup.promise.then(() => true)"
 
 
@@ -37,6 +44,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "browser" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.browser)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+    report = yield
+    item.stash[FAILED] = item.stash.get(FAILED, False) or report.failed
+    return report
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
@@ -61,13 +75,21 @@ def chromium() -> str | None:
     return found
 
 
+def extension(name: str) -> ModuleType:
+    """A module of chapters/_ext, which the build imports as Sphinx extensions."""
+    folder = str(ROOT / "chapters/_ext")
+    if folder not in sys.path:
+        sys.path.append(folder)
+    return importlib.import_module(name)
+
+
 @pytest.fixture(scope="session")
 def book() -> Path:
     """The folder of the built book."""
-    tool = Path(sys.executable).with_name("jupyter-book")
-    command = [str(tool), "build", str(ROOT), "-W", "-n", "--keep-going"]
-    built = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    assert built.returncode == 0, f"the book does not build:\n{built.stdout[-6000:]}"
+    execution = extension("execution")
+    if execution.built(HTML) != execution.fingerprint():
+        what = "is not built from the present files" if HTML.exists() else "is not there"
+        pytest.fail(f"the book in {HTML} {what}: run make book", pytrace=False)
     return HTML
 
 
@@ -110,11 +132,12 @@ def browser() -> Iterator[Browser]:
 
 @dataclass
 class Opened:
-    """A page, and what went wrong on it: script errors, failed requests, requests that leave the host."""
+    """A page, what it asked for, and what went wrong: script errors, failed requests, requests that leave the host."""
 
     page: Page
     host: str
     problems: list[str] = field(default_factory=list)
+    requested: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.page.on("pageerror", lambda error: self.problems.append(f"script error: {error}"))
@@ -123,6 +146,7 @@ class Opened:
         self.page.on("request", self._request)
 
     def _request(self, request: Any) -> None:
+        self.requested.append(request.url)
         address = urlsplit(request.url)
         if address.scheme in ("http", "https", "ws", "wss") and address.netloc != self.host:
             self.problems.append(f"leaves the host: {request.url}")
@@ -144,20 +168,39 @@ class Opened:
         self.page.wait_for_timeout(300)
 
 
-@pytest.fixture
-def open_page(browser: Browser) -> Iterator[Callable[..., Opened]]:
-    """open_page(address, **options of a Chromium context) -> Opened, at 1280 x 900 unless told."""
-    contexts = []
+class Contexts:
+    """Contexts of Chromium that are closed together; with a trace each, kept in `_build/traces`, if told so."""
 
-    def open_(address: str, **options: Any) -> Opened:
-        options = {"viewport": {"width": 1280, "height": 900}, "reduced_motion": "reduce", **options}
-        context = browser.new_context(**options)
-        contexts.append(context)
-        opened = Opened(context.new_page(), urlsplit(address).netloc)
+    def __init__(self, browser: Browser, name: str) -> None:
+        self.browser = browser
+        self.name = re.sub(r"[^\w.-]+", "-", name).strip("-")
+        self.contexts: list[BrowserContext] = []
+
+    def new(self, **options: Any) -> BrowserContext:
+        options = {"viewport": DESK, "reduced_motion": "reduce", **options}
+        context = self.browser.new_context(**options)
+        if TRACING:
+            context.tracing.start(screenshots=True, sources=True)
+        self.contexts.append(context)
+        return context
+
+    def open(self, address: str, **options: Any) -> Opened:
+        """Open an address in a context with these options, at 1280 x 900 unless told, and wait for its formulas."""
+        opened = Opened(self.new(**options).new_page(), urlsplit(address).netloc)
         opened.page.goto(address, wait_until="load")
         opened.settle()
         return opened
 
-    yield open_
-    for context in contexts:
-        context.close()
+    def close(self, keep: bool) -> None:
+        for number, context in enumerate(self.contexts, 1):
+            if TRACING and keep:
+                context.tracing.stop(path=TRACES / f"{self.name}-{number}.zip")
+            context.close()
+
+
+@pytest.fixture
+def open_page(browser: Browser, request: pytest.FixtureRequest) -> Iterator[Callable[..., Opened]]:
+    """open_page(address, **options of a Chromium context) -> Opened."""
+    contexts = Contexts(browser, request.node.name)
+    yield contexts.open
+    contexts.close(keep=request.node.stash.get(FAILED, False))

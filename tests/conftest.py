@@ -1,20 +1,35 @@
 """What all unit tests share: reproducible numbers, a device to run on, and the tables that are kept."""
 
-from abc import ABC, abstractmethod
-from importlib import metadata
-from typing import Any
+import re
 
 import pytest
 import torch
 from hypothesis import settings
 
-from tests.table import MEASURED, NOT_RUN, Table
+from tests import kept
 
 settings.register_profile("posenc", deadline=None, derandomize=True, max_examples=50)
 settings.load_profile("posenc")
 torch.set_num_threads(1)  # these tensors are tiny, and threads would only wait for one another
 
 needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+
+
+# What `make quick` leaves out, besides tests with a browser: by the file, or by the name of the test.
+LONGER = {
+    "export": re.compile(r"test_export\.py|test_explore\.py.*(graph|export|page|element)|::\w*(export|onnx)"),
+    "compile": re.compile(r"::\w*compile|::test_a_graph_holds"),
+    "train": re.compile(r"test_lab_|::\w*(it_learns|it_trains)"),
+    "book": re.compile(r"test_(exercises|notebooks|build|kept|explore_live)\.py"),
+}
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        for mark, pattern in LONGER.items():
+            if pattern.search(item.nodeid.split("[")[0]):
+                item.add_marker(mark)
 
 
 @pytest.fixture(autouse=True)
@@ -31,115 +46,5 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--keep", action="store_true", help="keep the tables that tests find in chapters/checked")
 
 
-class Kept(ABC):
-    """Gathers a table from the tests of one file and, if all of them ran, compares it with the one that is kept."""
-
-    name: str
-
-    def __init__(self, keep: bool) -> None:
-        self.keep = keep
-        self.cells: dict[Any, list[Any]] = {}
-        self.differences: list[str] = []
-
-    @abstractmethod
-    def cell(self, item: pytest.Item) -> Any:
-        """Which cell or row of the table a test belongs to, or None."""
-
-    @abstractmethod
-    def table(self) -> Table:
-        """The table, from what the tests of each cell said."""
-
-    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        for item in items:
-            if (cell := self.cell(item)) is not None:
-                self.cells.setdefault(cell, [])
-
-    @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> Any:
-        report = yield
-        cell = self.cell(item)
-        if cell is not None:
-            if report.failed:
-                self.cells[cell].append("FAILS")
-            elif report.skipped:
-                self.cells[cell].append(NOT_RUN)
-            elif report.when == "call":
-                self.cells[cell].append(dict(item.user_properties))
-        return report
-
-    def complete(self, config: pytest.Config) -> bool:
-        """Whether all of it was run, so that the table means something."""
-        chosen = config.getoption("keyword") or config.getoption("markexpr") or "::" in "".join(config.args)
-        return bool(self.cells) and all(self.cells.values()) and not chosen
-
-    def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        if self.complete(session.config):
-            if self.keep and session.exitstatus == 0:
-                self.table().write(self.name)
-            self.differences = self.table().differences(Table.read(self.name))
-            if self.differences and session.exitstatus == 0:
-                session.exitstatus = pytest.ExitCode.TESTS_FAILED
-
-    def pytest_terminal_summary(self, terminalreporter: Any, config: pytest.Config) -> None:
-        if self.complete(config):
-            terminalreporter.section(self.name)
-            terminalreporter.write_line(self.table().text())
-            if self.differences:
-                terminalreporter.write_line(
-                    f"\nchapters/checked/{self.name}.json differs: run make checked, look at it"
-                )
-                for line in self.differences:
-                    terminalreporter.write_line(f"  {line}")
-
-
-class Contract(Kept):
-    """Encodings are rows, and tests marked `check("…")` are columns."""
-
-    name = "contract"
-    caption = (
-        "The contract of every encoding. Yes: all tests of this check passed. Refuses: the backend cannot serve "
-        "this encoding, and says what to do. Not run: no GPU was at hand."
-    )
-
-    def cell(self, item: pytest.Item) -> tuple[str, str] | None:
-        check, call = item.get_closest_marker("check"), getattr(item, "callspec", None)
-        return (call.params["name"], check.args[0]) if check and call and "name" in call.params else None
-
-    def table(self) -> Table:
-        rows = dict.fromkeys(row for row, _ in self.cells)
-        columns = dict.fromkeys(column for _, column in self.cells)
-        cells = [[row, *(self.said(self.cells.get((row, column), [])) for column in columns)] for row in rows]
-        return Table(self.caption, ["encoding", *columns], cells)
-
-    def said(self, found: list[Any]) -> str:
-        words = [word if isinstance(word, str) else word.get("cell", "yes") for word in found]
-        return next((word for word in ("FAILS", "refuses", "yes") if word in words), NOT_RUN)
-
-
-class Conformance(Kept):
-    """Tests marked `conform(ours, library, theirs, verdict)` are rows."""
-
-    name = "conformance"
-    caption = (
-        "posenc beside other libraries, from the same numbers in float32 unless the test says otherwise. The largest "
-        "difference is over all cases of the test; a bound on it is part of the test."
-    )
-
-    def cell(self, item: pytest.Item) -> tuple[str, ...] | None:
-        mark = item.get_closest_marker("conform")
-        return mark.args if mark else None
-
-    def table(self) -> Table:
-        rows = []
-        for (ours, library, theirs, verdict), found in self.cells.items():
-            failed = any(isinstance(each, str) for each in found)
-            worst = max((each["difference"] for each in found if not isinstance(each, str)), default=0.0)
-            difference = "0" if worst == 0 else f"{worst:.0e}"
-            package = f"{library} {metadata.version(library)}"
-            rows.append([f"`{ours}`", package, f"`{theirs}`", difference, "FAILS" if failed else verdict])
-        return Table(self.caption, ["posenc", "library", "theirs", MEASURED, "verdict"], rows)
-
-
 def pytest_configure(config: pytest.Config) -> None:
-    for kept in (Contract, Conformance):
-        config.pluginmanager.register(kept(config.getoption("--keep")), kept.name)
+    kept.register(config)

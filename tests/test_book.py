@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import gzip
-import importlib.util
-import os
 import re
-import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
 from html.parser import HTMLParser
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 import pytest
 import yaml
 
-from tests.browser import ROOT, Opened
+from tests.browser import DESK, ROOT, Contexts, Opened
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 BUDGET = 1_500_000  # bytes, compressed, before the runtime of the panels
 PHONE = {"width": 390, "height": 844}
@@ -32,6 +34,7 @@ def contents() -> list[str]:
 
 CONTENTS = contents()
 PAGES = [*CONTENTS, "search", "genindex", "_modules/posenc/rope"]
+SAMPLES = ["chapters/index", "chapters/notation", "chapters/rope", "search", "_modules/posenc/rope"]
 
 
 # ---- files -----------------------------------------------------------------------------------------------------------
@@ -120,43 +123,175 @@ def address(base: str, page: str) -> str:
     return f"{base}/{page}.html"
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_opens_from_disk(book: Path, open_page: Open, page: str) -> None:
-    opened = open_page(address(book.as_uri(), page))
-    opened.walk()
-    assert not opened.problems
+WRONG_WIDTH = """[...document.querySelectorAll('main *')].filter(e => e.getBoundingClientRect().right > innerWidth + 1
+  && getComputedStyle(e).visibility === 'visible').slice(0, 5).map(e => e.outerHTML.slice(0, 120))"""
+CUT = """[...document.querySelectorAll('.bd-article .math')].filter(e => e.scrollWidth > e.clientWidth + 1
+  && !['auto', 'scroll'].includes(getComputedStyle(e).overflowX)).slice(0, 5).map(e => e.textContent)"""
+BARE = "[...document.querySelectorAll('.math')].filter(e => !e.querySelector('mjx-container')).length"
+UNFOLD = """() => {
+  document.querySelectorAll("details").forEach(e => e.open = true);
+  document.querySelectorAll(".toggle-hidden").forEach(e => e.classList.remove("toggle-hidden"));
+}"""
+# A chapter has some 26,000 elements, and axe looks at each of them and at all that is around it. Two thirds are words
+# of code and signs of formulas. Words of code differ in a few ways only: in their own classes and styles, and in those
+# of all that is around them. The first of each kind stays, and copies become plain text. Signs of formulas are drawn by
+# styles and hidden from screen readers, so that axe has nothing to say of them. What is read aloud instead stays.
+THIN = """() => {
+  const kinds = new Set();
+  const around = e => !e || e === document.body ? "" : (e.localName === "section" ? "" :
+    `${e.localName} ${e.getAttribute("class")} ${e.getAttribute("style")} < `) + around(e.parentElement);
+  for (const word of document.querySelectorAll("pre span:not(:has(*), [id])")) {
+    const kind = around(word);
+    if (kinds.has(kind) || !word.textContent.trim()) word.replaceWith(word.textContent);
+    else kinds.add(kind);
+  }
+  document.querySelectorAll("mjx-math[aria-hidden=true]").forEach(formula => formula.replaceChildren());
+}"""
+AXE_RUN = """options => axe.run(document, {...options, resultTypes: ['violations'], preload: false}).then(found =>
+  found.violations.map(({ id, help, nodes }) => `${id}: ${help}: ${nodes[0].html.slice(0, 200)}`))"""
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_opens_over_http_within_its_budget(book: Path, server: str, open_page: Open, page: str) -> None:
-    opened = open_page("about:blank")
-    opened.host = server.removeprefix("http://")
-    loaded: set[str] = set()
-    opened.page.on("response", lambda response: loaded.add(urlsplit(response.url).path))
-    opened.page.goto(address(server, page), wait_until="load")
-    opened.settle()
-    weight = sum(compressed(book / path.lstrip("/")) for path in loaded if "/posenc/runtime" not in path)
-    assert weight <= BUDGET, f"{weight:,} bytes: {sorted(loaded)}"
-    opened.walk()
-    assert not opened.problems
+def accessible(opened: Opened) -> tuple[list[str], list[str]]:
+    """What axe-core finds in light; and in dark, where only colours differ, lack of contrast. Takes the page apart."""
+    opened.page.evaluate(UNFOLD)
+    opened.page.evaluate(THIN)
+    opened.page.add_script_tag(path=AXE)
+    found = []
+    for theme, options in (("light", {}), ("dark", {"runOnly": ["color-contrast"]})):
+        opened.page.evaluate(f"document.documentElement.dataset.theme = '{theme}'")
+        opened.page.wait_for_timeout(200)
+        found.append(opened.page.evaluate(AXE_RUN, options))
+    return found[0], found[1]
 
 
+@dataclass
+class Visit:
+    """What one visit finds: to a page from disk, as wide as a phone and then as a desk, in light and then in dark."""
+
+    problems: list[str]
+    files: set[str]  # loaded at once, before anyone scrolls
+    width: int
+    wide: list[str]
+    cut: list[str]
+    formulas: int
+    bare: int
+    wrong: list[str]
+    light: list[str]
+    dark: list[str]
+
+
+@pytest.fixture(scope="module")
+def visit(request: pytest.FixtureRequest, book: Path, browser: Browser) -> Iterator[Visit]:
+    """The page is opened once, and each of its tests looks at what was found."""
+    contexts, clean = Contexts(browser, f"visit-{request.param}"), False
+    try:
+        opened = contexts.open(
+            address(book.as_uri(), request.param), viewport=PHONE, has_touch=True, color_scheme="light"
+        )
+        files = local(opened.requested, book.as_uri())
+        opened.walk()
+        page = opened.page
+        width, wide, cut = (page.evaluate(what) for what in ("document.scrollingElement.scrollWidth", WRONG_WIDTH, CUT))
+        formulas, bare = page.locator(".math").count(), page.evaluate(BARE)
+        wrong = page.locator("mjx-merror").all_text_contents()
+        page.set_viewport_size(DESK)
+        page.wait_for_timeout(300)
+        problems = list(opened.problems)
+        light, dark = accessible(opened)
+        found = Visit(problems, files, width, wide, cut, formulas, bare, wrong, light, dark)
+        clean = not any((found.problems, width > PHONE["width"], cut, bare, wrong, light, dark))
+        yield found
+    finally:
+        contexts.close(keep=not clean)
+
+
+def each(pages: list[str]) -> pytest.MarkDecorator:
+    """A test for each of these pages; those of one page stay together, so that one worker visits it, once."""
+    marked = [pytest.param(page, marks=pytest.mark.xdist_group(f"visit {page}"), id=page) for page in pages]
+    return pytest.mark.parametrize("visit", marked, indirect=True)
+
+
+def local(addresses: list[str], base: str) -> set[str]:
+    """The files behind these addresses, in the folder of the book; those of the panels' runtime aside."""
+    paths = (unquote(each.split("?")[0].split("#")[0]) for each in addresses if each.startswith(base))
+    return {path.removeprefix(base).lstrip("/") for path in paths if "/posenc/runtime" not in path}
+
+
+def weight(book: Path, files: set[str]) -> int:
+    return sum(compressed(book / path) for path in files)
+
+
+@cache
 def compressed(path: Path) -> int:
     content = path.read_bytes()
     return len(gzip.compress(content, 6)) if path.suffix in TEXTS else len(content)
 
 
-@pytest.mark.parametrize("page", CONTENTS)
-def test_mathematics_is_set(book: Path, open_page: Open, page: str) -> None:
-    opened = open_page(address(book.as_uri(), page))
-    formulas = opened.page.locator(".math")
-    bare = opened.page.evaluate(
-        "[...document.querySelectorAll('.math')].filter(e => !e.querySelector('mjx-container')).length"
+@each(PAGES)
+def test_opens_from_disk(visit: Visit) -> None:
+    assert not visit.problems
+
+
+@each(PAGES)
+def test_keeps_its_budget(book: Path, visit: Visit) -> None:
+    assert any(path.endswith(".css") for path in visit.files)
+    assert weight(book, visit.files) <= BUDGET, f"{weight(book, visit.files):,} bytes: {sorted(visit.files)}"
+
+
+@each(PAGES)
+def test_fits_a_phone(visit: Visit) -> None:
+    assert visit.width <= PHONE["width"], visit.wide
+
+
+@each(PAGES)
+def test_a_phone_cuts_off_no_formula(visit: Visit) -> None:
+    assert not visit.cut
+
+
+@each(CONTENTS)
+def test_mathematics_is_set(visit: Visit, request: pytest.FixtureRequest) -> None:
+    page = request.node.callspec.id
+    assert visit.formulas > 0 or page in ("chapters/index", "chapters/bibliography", "chapters/checks")
+    assert visit.bare == 0
+    assert not visit.wrong
+
+
+@each(PAGES)
+def test_is_accessible_in_light(visit: Visit) -> None:
+    assert not visit.light
+
+
+@each(PAGES)
+def test_has_contrast_in_dark(visit: Visit) -> None:
+    assert not visit.dark
+
+
+def test_axe_finds_one_fault_among_copies(book: Path, open_page: Open) -> None:
+    """Faults that are in one place each, among all that is alike, are found: in code, in both themes, and elsewhere."""
+    opened = open_page(address(book.as_uri(), "chapters/choosing"), color_scheme="light")
+    opened.page.evaluate(
+        """() => {
+          const words = [...document.querySelectorAll("pre span:not(:has(*))")].filter(e => /\\w/.test(e.textContent));
+          words.at(-1).classList.add("pale");
+          words.at(-2).classList.add("dim");
+          document.querySelector("article p").insertAdjacentHTML("beforeend", "<img src='data:,'>");
+          document.head.insertAdjacentHTML("beforeend", `<style>[data-theme=light] .pale { color: #ddd !important }
+            [data-theme=dark] .dim { color: #444 !important }</style>`);
+        }"""
     )
-    wrong = opened.page.locator("mjx-merror").all_text_contents()
-    assert formulas.count() > 0 or page in ("chapters/index", "chapters/bibliography", "chapters/checks")
-    assert bare == 0
-    assert not wrong
+    light, dark = accessible(opened)
+    assert [found.split(":")[0] for found in sorted(light)] == ["color-contrast", "image-alt"]
+    assert "pale" in sorted(light)[0]
+    assert [found.split(":")[0] for found in dark] == ["color-contrast"]
+    assert "dim" in dark[0]
+
+
+@pytest.mark.parametrize("page", SAMPLES)
+def test_over_http_the_same_files_are_loaded(book: Path, server: str, open_page: Open, page: str) -> None:
+    over_http, from_disk = (open_page(address(base, page)) for base in (server, book.as_uri()))
+    assert local(over_http.requested, server) == local(from_disk.requested, book.as_uri())
+    over_http.walk()
+    assert not over_http.problems
 
 
 def test_the_colours_of_the_notation_reach_the_formulas(book: Path, open_page: Open) -> None:
@@ -168,44 +303,10 @@ def test_the_colours_of_the_notation_reach_the_formulas(book: Path, open_page: O
         assert colours != {opened.page.locator("body").evaluate("e => getComputedStyle(e).color")}
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_is_accessible(book: Path, open_page: Open, page: str) -> None:
-    """axe-core finds nothing in light; in dark, where only colours differ, no lack of contrast."""
-    opened = open_page(address(book.as_uri(), page), color_scheme="light")
-    opened.walk()
-    opened.page.evaluate("document.querySelectorAll('details').forEach(e => e.open = true)")  # folded text counts too
-    opened.page.add_script_tag(path=AXE)
-    told = []
-    for theme, options in (("light", {}), ("dark", {"runOnly": ["color-contrast"]})):
-        opened.page.evaluate(f"document.documentElement.dataset.theme = '{theme}'")
-        opened.page.wait_for_timeout(200)
-        run = "options => axe.run(document, {...options, resultTypes: ['violations']}).then(found => found.violations)"
-        for found in opened.page.evaluate(run, options):
-            told.append(f"{theme}: {found['id']}: {found['help']}: {found['nodes'][0]['html'][:200]}")
-    assert not told
-
-
 def test_a_new_reader_gets_the_system_s_light_or_dark(book: Path, open_page: Open) -> None:
     for theme in ("light", "dark"):
         opened = open_page(address(book.as_uri(), "chapters/index"), color_scheme=theme)
         assert opened.page.evaluate("document.documentElement.dataset.theme") == theme
-
-
-@pytest.mark.parametrize("page", PAGES)
-def test_fits_a_phone(book: Path, open_page: Open, page: str) -> None:
-    opened = open_page(address(book.as_uri(), page), viewport=PHONE, has_touch=True)
-    opened.walk()
-    width = opened.page.evaluate("document.scrollingElement.scrollWidth")
-    wide = opened.page.evaluate(
-        "[...document.querySelectorAll('main *')].filter(e => e.getBoundingClientRect().right > innerWidth + 1"
-        " && getComputedStyle(e).visibility === 'visible').slice(0, 5).map(e => e.outerHTML.slice(0, 120))"
-    )
-    assert width <= PHONE["width"], wide
-    cut = opened.page.evaluate(
-        "[...document.querySelectorAll('.bd-article .math')].filter(e => e.scrollWidth > e.clientWidth + 1"
-        " && !['auto', 'scroll'].includes(getComputedStyle(e).overflowX)).slice(0, 5).map(e => e.textContent)"
-    )
-    assert not cut, f"formulas that a phone cuts off: {cut}"
 
 
 def test_search_finds(server: str, open_page: Open) -> None:
@@ -219,126 +320,3 @@ def test_search_from_disk_raises_no_error(book: Path, open_page: Open) -> None:
     opened.page.wait_for_selector("#search-results li a")
     opened.page.wait_for_timeout(500)
     assert not opened.problems
-
-
-# ---- what the build finds out by itself ------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def extension() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("book_extension", ROOT / "chapters/_ext/book.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-@pytest.fixture
-def clone(extension: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
-    """git, in an empty repository that the extension takes for the book's."""
-    for name in ("GITHUB_REPOSITORY", "GITHUB_REF_NAME", "GITHUB_REF_TYPE"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(extension, "ROOT", tmp_path)
-    extension.git("init", "--initial-branch=trunk")
-    return extension.git
-
-
-@pytest.mark.parametrize(
-    ("remote", "expected"),
-    [
-        ("https://github.com/owner/book.git", "https://github.com/owner/book"),
-        ("https://github.com/owner/book", "https://github.com/owner/book"),
-        ("https://token@github.com/owner/book.git", "https://github.com/owner/book"),
-        ("git@github.com:owner/book.git", "https://github.com/owner/book"),
-        ("ssh://git@gitlab.com/owner/book.git", "https://gitlab.com/owner/book"),
-        ("https://example.org/owner/book.git", None),
-        ("/srv/book.git", None),
-        (None, None),
-    ],
-)
-def test_links_follow_the_remote(
-    extension: ModuleType, clone: Callable[..., str], remote: str | None, expected: str | None
-) -> None:
-    if remote:
-        clone("remote", "add", "origin", remote)
-    assert extension.repository() == (expected and (expected, "trunk"))
-
-
-def test_a_workflow_knows_its_repository_and_branch(
-    extension: ModuleType, clone: Callable[..., str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("GITHUB_REPOSITORY", "owner/fork")
-    monkeypatch.setenv("GITHUB_REF_TYPE", "branch")
-    monkeypatch.setenv("GITHUB_REF_NAME", "try")
-    assert extension.repository() == ("https://github.com/owner/fork", "try")
-
-
-def test_launch_buttons_need_a_repository(extension: ModuleType, clone: Callable[..., str]) -> None:
-    def buttons() -> dict[str, str]:
-        config = SimpleNamespace(html_theme_options={"launch_buttons": {"binderhub_url": "b", "colab_url": "c"}})
-        extension.link(None, config)
-        return config.html_theme_options["launch_buttons"]
-
-    assert buttons() == {}
-    clone("remote", "add", "origin", "https://gitlab.com/owner/book")
-    assert buttons() == {"binderhub_url": "b"}
-    clone("remote", "set-url", "origin", "https://github.com/owner/book")
-    assert buttons() == {"binderhub_url": "b", "colab_url": "c"}
-
-
-def test_an_edit_in_the_package_changes_the_key(
-    extension: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(extension, "ROOT", tmp_path)
-    source = tmp_path / "posenc/deep/rope.py"
-    source.parent.mkdir(parents=True)
-    keys = []
-    for text in ("a = 1\n", "a = 1\n", "a = 2\n"):
-        source.write_text(text, encoding="utf-8")
-        keys.append(extension.key())
-    source.rename(source.with_name("other.py"))
-    keys.append(extension.key())
-    (tmp_path / "posenc/results.json").write_text("{}", encoding="utf-8")  # which chapters read
-    keys.append(extension.key())
-    for weights in (b"one", b"two"):  # which pages show
-        (tmp_path / "posenc/weights.safetensors").write_bytes(weights)
-        keys.append(extension.key())
-    assert keys[0] == keys[1]
-    assert len(set(keys)) == 6
-
-
-def test_the_present_cache_and_the_newest_others_are_kept(
-    extension: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(extension, "ROOT", tmp_path)
-    home, present = tmp_path / ".jupyter_cache", extension.key()
-    for age, name in enumerate((*"abcdef", present)):  # a is the newest, the present one the oldest
-        (home / name).mkdir(parents=True)
-        os.utime(home / name, (1e9 - age, 1e9 - age))
-    config = SimpleNamespace()
-    extension.cache(SimpleNamespace(outdir=tmp_path / "html"), config)
-    assert config.nb_execution_cache_path == str(home / present)
-    others = list("abcdef")[: extension.CACHES_KEPT - 1]
-    assert sorted(path.name for path in home.iterdir()) == sorted([present, *others])
-
-
-def test_a_build_with_warnings_is_not_taken_for_done(extension: ModuleType, tmp_path: Path) -> None:
-    pickle = tmp_path / "environment.pickle"
-    for strict, warnings, kept in ((True, 1, False), (True, 0, True), (False, 1, True)):
-        pickle.touch()
-        builder = SimpleNamespace(format="text")
-        app = SimpleNamespace(warningiserror=strict, _warncount=warnings, doctreedir=tmp_path, builder=builder)
-        extension.finish(app, None)
-        assert pickle.exists() == kept
-
-
-def test_git_that_fails_is_no_error(extension: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(extension, "ROOT", tmp_path)
-    assert extension.git("remote", "get-url", "nowhere") == ""
-
-    def missing(*arguments: object, **options: object) -> None:
-        raise FileNotFoundError("git")
-
-    monkeypatch.setattr(subprocess, "run", missing)
-    assert extension.git("status") == ""

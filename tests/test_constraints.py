@@ -4,21 +4,45 @@ import tomllib
 from importlib import metadata
 from pathlib import Path
 
-import pytest
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parents[1]
-LINES = (ROOT / "constraints.txt").read_text().splitlines()
+LINES = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
 PINS = [Requirement(line) for line in LINES if line and not line.startswith("#")]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
 
-@pytest.mark.parametrize("pin", PINS, ids=lambda pin: pin.name)
-def test_what_is_pinned_installs_on_the_oldest_python_that_is_promised(pin):
-    oldest = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["requires-python"].removeprefix(">=")
-    try:
-        found = metadata.metadata(pin.name)
-    except metadata.PackageNotFoundError:
-        pytest.skip(f"{pin.name} is not installed here")
-    if found["Version"] in pin.specifier:  # another version says nothing about the pinned one
-        assert f"{oldest}.0" in SpecifierSet(found.get("Requires-Python", ""))
+def refused(pins: list[Requirement], python: str) -> list[str]:
+    """Those of the pinned distributions that are installed here and do not install on this Python."""
+    found = {canonicalize_name(each.name): each for each in metadata.distributions()}
+    here = [(pin, found[canonicalize_name(pin.name)]) for pin in pins if canonicalize_name(pin.name) in found]
+    return [
+        f"{pin}: {each.metadata.get('Requires-Python')}"
+        for pin, each in here
+        if each.version in pin.specifier  # another version says nothing about the pinned one
+        and python not in SpecifierSet(each.metadata.get("Requires-Python", ""))
+    ]
+
+
+def test_what_is_pinned_installs_on_the_oldest_python_that_is_promised() -> None:
+    assert not refused(PINS, PROJECT["requires-python"].removeprefix(">=") + ".0")
+
+
+def test_what_does_not_install_is_named() -> None:
+    assert [line.split(":")[0] for line in refused(PINS, "2.7.0") if line.startswith("torch==")]
+
+
+def test_each_distribution_is_pinned_once_and_exactly() -> None:
+    names = [canonicalize_name(pin.name) for pin in PINS]
+    assert sorted(set(names)) == sorted(names)
+    assert all([each.operator for each in pin.specifier] == ["=="] for pin in PINS)
+
+
+def test_what_pyproject_asks_for_is_pinned() -> None:
+    asked = [*PROJECT["dependencies"]]
+    for extra in ("export", "book", "test", "mutants"):
+        asked += PROJECT["optional-dependencies"][extra]
+    names = {canonicalize_name(Requirement(line).name) for line in asked} - {canonicalize_name(PROJECT["name"])}
+    assert names <= {canonicalize_name(pin.name) for pin in PINS}

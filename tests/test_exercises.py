@@ -3,6 +3,7 @@
 import importlib
 import json
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,13 @@ from posenc import ALiBi, Encoding, exercises
 from posenc.exercises.attempt import Attempt, CounterExample, brief
 
 CHAPTERS = Path(__file__).parents[1] / "chapters"
+
+
+@cache
+def verdict(name: str, number: int | None = None) -> exercises.Verdict:
+    """What is said of the solution of an exercise, or of one of its usual mistakes: checked once for all tests."""
+    return exercises.check(name, SOLUTIONS[name] if number is None else WRONG[name][number][0])
+
 
 CASES = [(name, number) for name in sorted(WRONG) for number in range(len(WRONG[name]))]
 
@@ -32,9 +40,9 @@ def test_every_exercise_has_a_solution_and_a_mistake() -> None:
 
 @pytest.mark.parametrize("name", sorted(SOLUTIONS))
 def test_the_solution_passes(name: str) -> None:
-    verdict = exercises.check(name, SOLUTIONS[name])
-    assert verdict, str(verdict)
-    assert re.fullmatch(rf"{name}: (the property holds|both properties hold|all \d+ properties hold)", repr(verdict))
+    found = verdict(name)
+    assert found, str(found)
+    assert re.fullmatch(rf"{name}: (the property holds|both properties hold|all \d+ properties hold)", repr(found))
 
 
 @pytest.mark.parametrize("name", sorted(WRONG))
@@ -48,11 +56,18 @@ def test_every_property_is_the_one_that_some_mistake_breaks(name: str) -> None:
 
 @pytest.mark.parametrize(("name", "number"), CASES)
 def test_a_mistake_fails_where_it_should(name: str, number: int) -> None:
-    wrong, property_ = WRONG[name][number]
-    verdict = exercises.check(name, wrong)
-    assert not verdict
-    assert property_ in verdict.failed, str(verdict)
-    assert verdict.counter_example
+    found = verdict(name, number)
+    assert not found
+    assert WRONG[name][number][1] in found.failed, str(found)
+    assert found.counter_example
+
+
+@pytest.mark.parametrize(("name", "number"), CASES)
+def test_a_verdict_fits_a_page(name: str, number: int) -> None:
+    told = str(verdict(name, number))
+    assert max(map(len, told.split("\n"))) <= exercises.WIDTH, told
+    assert re.match(rf"{name} fails\.\nProperty: .*\nCounter-example: ", told, re.S)
+    assert not re.search(r"0x[0-9a-f]{4,}", told)
 
 
 @pytest.mark.parametrize("name", sorted(SOLUTIONS))
@@ -64,10 +79,10 @@ def test_a_mistake_fails_where_it_should(name: str, number: int) -> None:
     ids=["none", "text", "raises", "nan", "shape", "arguments"],
 )  # fmt: skip
 def test_whatever_comes_back_is_a_verdict(name: str, attempt) -> None:
-    verdict = exercises.check(name, attempt)
-    assert not verdict
-    assert verdict.counter_example
-    assert "Traceback" not in str(verdict)
+    found = exercises.check(name, attempt)
+    assert not found
+    assert found.counter_example
+    assert "Traceback" not in str(found)
 
 
 def test_names_begin_with_their_chapter() -> None:
@@ -178,12 +193,3 @@ def test_values_are_shown_briefly_and_without_addresses() -> None:
     assert brief(torch.Generator()) == "<Generator>"
     assert brief(torch.nn.Linear(1000, 1000).double()) == "Linear(in_features=1000, out_features=1000, bias=True)"
     assert brief(torch.nn.Sequential(torch.nn.ReLU())) == "<Sequential>"
-
-
-def test_a_verdict_fits_a_page() -> None:
-    for name, wrongs in WRONG.items():
-        for wrong, _ in wrongs[:2]:
-            told = str(exercises.check(name, wrong))
-            assert max(map(len, told.split("\n"))) <= exercises.WIDTH, told
-            assert re.match(rf"{name} fails\.\nProperty: .*\nCounter-example: ", told, re.S)
-            assert not re.search(r"0x[0-9a-f]{4,}", told)

@@ -22,7 +22,9 @@ from posenc import Heatmap, Lines, Plane, Readout, explore, logarithmic, sinusoi
 from posenc._explore.controls import Choice, Slider, Tick, controls
 from posenc._explore.explorer import Explorer
 from posenc._explore.export import ExportError, graphs
+from posenc._explore.kept import kept
 from posenc._explore.panel import Page, Panel
+from posenc._explore.sphinx import failure
 
 ROOT = Path(__file__).parents[1]
 
@@ -421,6 +423,48 @@ def test_no_scheme_is_computed_in_javascript():
 def test_the_package_names_what_it_needs():
     assert posenc.explore is explore
     assert callable(posenc.explore)
+
+
+KEPT = """\
+import torch
+from posenc import Readout, explore
+
+scale = torch.tensor(3.0)
+
+def scaled(x=0.5):
+    return (scale * x).reshape(1)
+
+explore(scaled, Readout(), x=(0.0, 1.0))"""
+
+
+def test_an_explorer_that_a_build_keeps_needs_its_notebook_no_more(monkeypatch, tmp_path):
+    pytest.importorskip("cloudpickle")
+    monkeypatch.setenv("POSENC_BOOK", "1")
+    monkeypatch.setattr(Page, "_counts", {})
+    monkeypatch.setattr(Page, "_export", staticmethod(lambda explorer: ({}, False)))
+    exec(KEPT, {"__name__": "__main__"})  # nobody asked for it
+    assert not list(tmp_path.iterdir())
+    monkeypatch.setenv("POSENC_EXPLORERS", str(tmp_path))
+    cell = {"__name__": "__main__"}
+    exec(KEPT, cell)
+    cell.clear()
+    shown = kept(tmp_path)
+    assert list(shown) == ["explore-scaled-2"]
+    assert shown["explore-scaled-2"].run({"x": 0.25})[0].tolist() == [0.75]
+
+
+def failed(name, value, traceback):
+    rule = "-" * 18
+    return type("Error", (Exception,), {"ename": name, "evalue": value})(
+        f"An error occurred while executing the following cell:\n{rule}\n1 / x\n{rule}\n\n{traceback}"
+    )
+
+
+def test_a_cell_that_fails_is_told_with_the_reason():
+    told = failure(failed("ZeroDivisionError", "division by zero", "…\nZeroDivisionError: division by zero"))
+    assert re.fullmatch(r"this cell failed:\s+1 / x\s+ZeroDivisionError: division by zero", told)
+    lost = "…\n\x1b[31mModuleNotFoundError\x1b[39m: No module named 'x'\nNoneType: None"  # as IPython has it
+    assert failure(failed("NoneType", "None", lost)).endswith("ModuleNotFoundError: No module named 'x'")
 
 
 UNEXPORTABLE = """\

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import base64
-import linecache
 import re
 import shutil
-import sys
 from pathlib import Path
-from typing import ClassVar
 
-import nbformat
 import numpy as np
 import pytest
 import torch
@@ -18,6 +14,7 @@ import torch
 from posenc import Heatmap, Lines, Plane, Readout, explore, logarithmic, sinusoidal
 from posenc._explore.controls import Choice, Slider
 from posenc._explore.explorer import Explorer
+from posenc._explore.kept import kept
 from posenc._explore.panel import Page
 from posenc._explore.sphinx import ship
 from tests.browser import served
@@ -35,30 +32,6 @@ READ = """id => {
     ({ shape, data: coded(new Uint8Array(data.buffer, data.byteOffset, data.byteLength)) }));
   return { shown: panel.shown, tensors };
 }"""
-
-
-def explorers(stem: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, Explorer]:
-    """The explorers of a chapter by the id of their element, from running its cells here."""
-    found = {}
-
-    class Recorded(Page):
-        _counts: ClassVar = {}
-        _export = staticmethod(lambda explorer: ({}, False))
-
-        def __init__(self, explorer):
-            super().__init__(explorer)
-            found[self._identity] = explorer
-
-    monkeypatch.setenv("POSENC_BOOK", "1")
-    monkeypatch.setattr(sys.modules[Page.__module__], "Page", Recorded)
-    namespace = {"__name__": "__main__", "display": lambda *shown: None}
-    notebook = nbformat.read(ROOT / "chapters" / f"{stem}.ipynb", 4)
-    with torch.random.fork_rng():
-        for number, cell in enumerate(c for c in notebook.cells if c.cell_type == "code"):
-            name = f"<{stem} {number}>"
-            linecache.cache[name] = (len(cell.source), None, cell.source.splitlines(keepends=True), name)
-            exec(compile(cell.source, name, "exec"), namespace)
-    return found
 
 
 def live(page, identity: str) -> None:
@@ -129,8 +102,8 @@ def move(page, identity: str, explorer: Explorer):
 
 
 @pytest.mark.parametrize("stem", CHAPTERS)
-def test_every_control_moves_and_the_page_equals_torch(stem, book, open_page, monkeypatch, record_property):
-    shown = explorers(stem, monkeypatch)
+def test_every_control_moves_and_the_page_equals_torch(stem, book, open_page, record_property):
+    shown = kept(book.parent / "explorers" / stem)
     assert shown, f"{stem} has no explorer"
     opened = open_page((book / "chapters" / f"{stem}.html").as_uri(), offline=True)
     page, largest = opened.page, 0.0

@@ -1,7 +1,6 @@
 """What the book needs to find out while it is built: a Sphinx extension.
 
 - The launch buttons follow the git remote, so that a fork's book opens the fork's notebooks.
-- Executed notebooks are kept under a key made from the package, so that an edit in ``posenc`` runs them anew.
 - Tables of what was checked are set from ``chapters/checked``, where the tests keep them.
 - MathJax is copied into the page's own folder: a page asks no other host for anything.
 """
@@ -14,12 +13,12 @@ import os
 import re
 import shutil
 import subprocess
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import pybtex.plugin
 from docutils import nodes
+from execution import key
 from pybtex.style import template
 from pybtex.style.formatting.unsrt import Style as Unsorted
 from sphinx.application import Sphinx
@@ -32,7 +31,6 @@ from sphinxcontrib.bibtex.style.referencing.author_year import AuthorYearReferen
 from posenc.table import Table
 
 ROOT = Path(__file__).resolve().parents[2]
-CACHES_KEPT = 3  # one for the present package, two for branches that one changes between
 
 
 def git(*arguments: str) -> str:
@@ -72,42 +70,11 @@ def link(app: Sphinx, config: Config) -> None:
         theme["launch_buttons"].pop("colab_url", None)  # Colab opens notebooks from GitHub only
 
 
-def key() -> str:
-    """One short word for all that a notebook's outputs depend on apart from the notebook itself."""
-    digest = hashlib.sha256()
-    files = [path for kind in ("*.py", "*.json", "*.safetensors") for path in (ROOT / "posenc").rglob(kind)]
-    for path in sorted(files):  # programs, and the results and weights that chapters read
-        digest.update(path.relative_to(ROOT).as_posix().encode() + b"\0" + path.read_bytes())
-    for name in ("torch", "numpy", "onnx-ir", "onnxscript", "matplotlib", "ipython"):
-        digest.update(f"{name} {metadata.version(name)}\n".encode())
-    return digest.hexdigest()[:16]
-
-
-def cache(app: Sphinx, config: Config) -> None:
-    """Keep executions under the package's key; Sphinx reads all pages again when the key changes."""
-    home = Path(app.outdir).parent / ".jupyter_cache"
-    current = home / key()
-    current.mkdir(parents=True, exist_ok=True)
-    os.utime(current)
-    for old in sorted(home.iterdir(), key=lambda path: path.stat().st_mtime)[:-CACHES_KEPT]:
-        shutil.rmtree(old, ignore_errors=True)
-    config.nb_execution_cache_path = str(current)
-
-
 def sources(app: Sphinx, env: Any, docnames: list[str]) -> None:
     """Have the pages of sources made anew with the package: viewcode would keep its first analysis of each module."""
     if getattr(env, "book_key", None) != key():
         env._viewcode_modules = {}
         env.book_key = key()
-
-
-def kernel(app: Sphinx, config: Config) -> None:
-    """Run the notebooks' kernels with a profile of their own: no reader's start-up files, no chatter in the log."""
-    home = Path(app.outdir).parent / ".ipython"
-    profile = home / "profile_default/ipython_kernel_config.py"
-    profile.parent.mkdir(parents=True, exist_ok=True)
-    profile.write_text('get_config().IPKernelApp.log_level = "ERROR"\n', encoding="utf-8")
-    os.environ["IPYTHONDIR"] = str(home)
 
 
 def mathjax(app: Sphinx) -> None:
@@ -204,7 +171,7 @@ ENTRANCE = """<!doctype html>
 
 def finish(app: Sphinx, exception: Exception | None) -> None:
     """An entrance at the top of the site; and the theme's icon script (1.5 MB) makes room, book.css draws the icons."""
-    if app.warningiserror and app._warncount:
+    if (app.warningiserror or app.keep_going) and app._warncount:  # with -W --keep-going Sphinx sets the latter only
         # Sphinx would find nothing to do the next time, and report success: a page with a warning is read again.
         (Path(app.doctreedir) / "environment.pickle").unlink(missing_ok=True)
     if exception is not None or app.builder.format != "html":
@@ -223,8 +190,6 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.add_directive("checked", Checked)
     site(app)
     app.connect("config-inited", link)
-    app.connect("config-inited", cache)
-    app.connect("config-inited", kernel)
     app.connect("builder-inited", mathjax)
     app.connect("autodoc-process-docstring", bars)
     app.connect("env-before-read-docs", sources)

@@ -16,6 +16,7 @@ from ..notebook import book_mode, device
 from ..views import View
 from .controls import Choice, Control, Slider
 from .explorer import Explorer
+from .kept import keep
 
 STATIC = Path(__file__).parent / "static"
 if not (STATIC / "widget.js").exists():
@@ -149,6 +150,7 @@ class Page:
         identity = re.sub(r"[^a-z0-9]+", "-", explorer.name.lower()).strip("-") or "panel"
         super().__setattr__("_identity", f"explore-{identity}" + (f"-{count}" if count > 1 else ""))
         super().__setattr__("_exported", self._export(explorer))  # here, so that a failure is the cell's own
+        keep(explorer, self._identity)
 
     @staticmethod
     def _export(explorer: Explorer) -> tuple[dict[str, bytes], bool]:

@@ -44,8 +44,17 @@ def _explain(app: Any, error: Exception | None) -> None:
     """Say which cell stopped the build, and why: Sphinx itself would name the file only."""
     cause: Any = getattr(error, "__cause__", None)
     if type(cause).__name__ == "CellExecutionError":
-        _, cell, *_ = re.split(r"^-{10,}$", str(cause), flags=re.MULTILINE)
-        logging.getLogger(__name__).error("%s: this cell failed:\n%s\n%s: %s", error, cell, cause.ename, cause.evalue)
+        logging.getLogger(__name__).error("%s: %s", error, failure(cause))
+
+
+def failure(error: Any) -> str:
+    """The cell that failed and the reason, from nbclient's CellExecutionError."""
+    _, cell, *rest = re.split(r"^-{10,}$", str(error), flags=re.MULTILINE)
+    reason = f"{error.ename}: {error.evalue}"
+    if error.ename == "NoneType":  # IPython lost it, as it does when a value cannot be shown: the traceback has it
+        lines = re.sub(r"\x1b\[[0-9;]*m", "", "".join(rest)).strip().splitlines()
+        reason = next((line for line in reversed(lines) if re.match(r"[\w.]+: ", line) and line != reason), reason)
+    return f"this cell failed:\n{cell}\n{reason}"
 
 
 def _copy(app: Any, error: Exception | None) -> None:

@@ -1,0 +1,203 @@
+"""Executes the book's notebooks before Sphinx reads them, several at a time: a Sphinx extension.
+
+- A notebook runs if its code, or the package, has changed: executions are kept under a key made from the package.
+- Explorers are kept beside them, and copied to ``_build/explorers``: the tests compare the pages with torch.
+- A stamp says from which files the book was built: the tests refuse a book that is not of the present ones.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import shutil
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import nbformat
+from jupyter_cache import get_cache  # type: ignore[import-untyped]
+from jupyter_cache.base import CacheBundleIn  # type: ignore[import-untyped]
+from jupyter_cache.cache.main import NbArtifacts  # type: ignore[import-untyped]
+from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
+from sphinx.application import Sphinx
+from sphinx.config import Config
+from sphinx.errors import SphinxError
+from sphinx.util import logging
+
+from posenc._explore.kept import FOLDER
+from posenc._explore.sphinx import failure
+
+ROOT = Path(__file__).resolve().parents[2]
+CACHES_KEPT = 3  # one for the present package, two for branches that one changes between
+AT_ONCE = min(4, os.cpu_count() or 1)  # kernels; each takes about 700 MB
+PROFILE = """\
+c = get_config()
+c.IPKernelApp.log_level = "ERROR"
+c.HistoryManager.hist_file = ":memory:"  # kernels that run at the same time would wait for one file
+"""
+log = logging.getLogger(__name__)
+
+
+class NotebookError(SphinxError):
+    """A notebook failed: which cell, and why, is in the log."""
+
+    category = "Notebook error"
+
+
+def key() -> str:
+    """One short word for all that a notebook's outputs depend on apart from the notebook itself."""
+    digest = hashlib.sha256()
+    files = [path for kind in ("*.py", "*.json", "*.safetensors") for path in (ROOT / "posenc").rglob(kind)]
+    for path in sorted(files):  # programs, and the results and weights that chapters read
+        digest.update(path.relative_to(ROOT).as_posix().encode() + b"\0" + path.read_bytes())
+    for name in ("torch", "numpy", "onnx-ir", "onnxscript", "matplotlib", "ipython"):
+        digest.update(f"{name} {metadata.version(name)}\n".encode())
+    return digest.hexdigest()[:16]
+
+
+def fingerprint() -> str:
+    """One word for all files that the book is built from, and the package and its libraries as in `key`."""
+    digest = hashlib.sha256(key().encode())
+    files = [path for path in (ROOT / "chapters").rglob("*") if path.is_file() and not _scratch(path)]
+    files += (ROOT / "posenc/_explore/static").glob("*")  # the front end, which pages carry
+    files += [ROOT / name for name in ("_config.yml", "_toc.yml", "references.bib", "package-lock.json")]
+    for path in sorted(path for path in files if path.exists()):
+        digest.update(path.relative_to(ROOT).as_posix().encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()
+
+
+def _scratch(path: Path) -> bool:
+    return any(part == "__pycache__" or part.startswith(".") for part in path.relative_to(ROOT).parts)
+
+
+def built(out: Path) -> str:
+    """The fingerprint of the files that the book in ``out`` was built from; empty if its build did not succeed."""
+    stamp = _stamp(out)
+    return stamp.read_text(encoding="utf-8") if stamp.exists() else ""
+
+
+def _stamp(out: Path) -> Path:
+    return out.parent / "built-from"
+
+
+def cache(app: Sphinx, config: Config) -> None:
+    """Keep executions under the package's key; Sphinx reads all pages again when the key changes."""
+    home = Path(app.outdir).parent / ".jupyter_cache"
+    current = home / key()
+    current.mkdir(parents=True, exist_ok=True)
+    os.utime(current)
+    for old in sorted(home.iterdir(), key=lambda path: path.stat().st_mtime)[:-CACHES_KEPT]:
+        shutil.rmtree(old, ignore_errors=True)
+    config.nb_execution_cache_path = str(current)
+
+
+def kernel(app: Sphinx, config: Config) -> None:
+    """Run the notebooks' kernels with a profile of their own: no reader's start-up files, no chatter in the log."""
+    home = Path(app.outdir).parent / ".ipython"
+    profile = home / "profile_default/ipython_kernel_config.py"
+    profile.parent.mkdir(parents=True, exist_ok=True)
+    profile.write_text(PROFILE, encoding="utf-8")
+    os.environ["IPYTHONDIR"] = str(home)
+
+
+def begin(app: Sphinx) -> None:
+    """Withdraw the stamp until the build has succeeded; an edit while it runs belongs to the next build."""
+    if app.builder.format == "html":
+        _stamp(Path(app.outdir)).unlink(missing_ok=True)
+        app.book_fingerprint = fingerprint()  # type: ignore[attr-defined]
+
+
+def execute(app: Sphinx, env: Any, docnames: list[str]) -> None:
+    """Execute those notebooks, among the pages to be read, that are not in the cache; several at a time."""
+    cache = get_cache(app.config.nb_execution_cache_path)
+    waiting = [path for path in map(Path, map(env.doc2path, docnames)) if path.suffix == ".ipynb" and new(cache, path)]
+    waiting.sort(key=lambda path: -path.stat().st_size)  # the small ones last: no core is idle for long at the end
+    failed = []
+    with tempfile.TemporaryDirectory(prefix="posenc-explorers-") as scratch, Kernels() as kernels:
+        timeout = app.config.nb_execution_timeout
+        running = {kernels.submit(kernels.run, path, Path(scratch) / path.stem, timeout): path for path in waiting}
+        for number, done in enumerate(as_completed(running), 1):
+            path = running[done]
+            bundle, error = done.result()
+            if error is None:
+                cache.cache_notebook_bundle(bundle, check_validity=False, overwrite=True)
+                seconds = bundle.data["execution_seconds"]
+                log.info("executed %s in %.0f s (%d of %d)", path.name, seconds, number, len(waiting))
+            else:
+                failed.append(path.name)
+                told = failure(error) if isinstance(error, CellExecutionError) else str(error)
+                log.error("%s: %s", path.relative_to(ROOT), told)
+    if failed:
+        raise NotebookError(f"{', '.join(sorted(failed))}: execution failed, as told above")
+
+
+def new(cache: Any, path: Path) -> bool:
+    """Whether the cache has no execution of this notebook."""
+    try:
+        cache.match_cache_notebook(nbformat.read(path, as_version=4))
+    except KeyError:
+        return True
+    return False
+
+
+class Kernels(ThreadPoolExecutor):
+    """Threads that each run a notebook in a kernel; an interrupted build ends the kernels."""
+
+    def __init__(self) -> None:
+        super().__init__(AT_ONCE)
+        self.clients: list[NotebookClient] = []
+
+    def __exit__(self, kind: Any, *rest: Any) -> None:
+        if kind is not None:
+            self.shutdown(wait=False, cancel_futures=True)
+            for client in self.clients:
+                process = getattr(getattr(client.km, "provisioner", None), "process", None)
+                if process is not None:
+                    process.kill()
+        super().__exit__(kind, *rest)
+
+    def run(self, path: Path, explorers: Path, timeout: int) -> tuple[Any, Exception | None]:
+        """Execute a notebook: what the cache is to take, the kept explorers included, or the error."""
+        explorers.mkdir()
+        notebook, begin = nbformat.read(path, as_version=4), time.perf_counter()
+        where = {"metadata": {"path": str(path.parent)}}
+        client = NotebookClient(notebook, timeout=timeout, resources=where, record_timing=False)
+        self.clients.append(client)
+        # One thread for each kernel: several kernels with a thread for each core would wait for one another.
+        environment = {"OMP_NUM_THREADS": "1", **os.environ, FOLDER: str(explorers)}
+        try:
+            asyncio.run(client.async_execute(env=environment))
+        except (CellExecutionError, CellTimeoutError, DeadKernelError) as error:
+            return None, error
+        files = NbArtifacts([str(file) for file in explorers.iterdir()], explorers)
+        data = {"execution_seconds": time.perf_counter() - begin}
+        return CacheBundleIn(notebook, str(path), artifacts=files, data=data), None
+
+
+def finish(app: Sphinx, exception: Exception | None) -> None:
+    """Copy the explorers of the present notebooks out of the cache, and stamp the book if its build succeeded."""
+    if exception is not None or app.builder.format != "html":
+        return
+    cache, out = get_cache(app.config.nb_execution_cache_path), Path(app.outdir)
+    shutil.rmtree(out.parent / "explorers", ignore_errors=True)
+    for path in (Path(app.env.doc2path(name)) for name in sorted(app.env.found_docs)):
+        if path.suffix == ".ipynb":
+            record = cache.match_cache_notebook(nbformat.read(path, as_version=4))
+            with cache.cache_artefacts_temppath(record.pk) as kept:
+                shutil.copytree(kept, out.parent / "explorers" / path.stem)
+    if not ((app.warningiserror or app.keep_going) and app._warncount):  # -W --keep-going: Sphinx sets only the latter
+        _stamp(out).write_text(app.book_fingerprint, encoding="utf-8")  # type: ignore[attr-defined]
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    app.connect("config-inited", cache)
+    app.connect("config-inited", kernel)
+    app.connect("builder-inited", begin)
+    app.connect("env-before-read-docs", execute)
+    app.connect("build-finished", finish, priority=900)  # when the book is whole
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,0 +1,240 @@
+"""The extensions that build the book: what they find out by themselves, and how notebooks are executed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+
+import nbformat
+import pytest
+from nbformat.v4 import new_code_cell, new_notebook
+
+from tests import browser
+
+
+@pytest.fixture(scope="module")
+def extension() -> ModuleType:
+    return browser.extension("book")
+
+
+@pytest.fixture(scope="module")
+def execution() -> ModuleType:
+    return browser.extension("execution")
+
+
+@pytest.fixture
+def clone(extension: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
+    """git, in an empty repository that the extension takes for the book's."""
+    for name in ("GITHUB_REPOSITORY", "GITHUB_REF_NAME", "GITHUB_REF_TYPE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(extension, "ROOT", tmp_path)
+    extension.git("init", "--initial-branch=trunk")
+    return extension.git
+
+
+@pytest.mark.parametrize(
+    ("remote", "expected"),
+    [
+        ("https://github.com/owner/book.git", "https://github.com/owner/book"),
+        ("https://github.com/owner/book", "https://github.com/owner/book"),
+        ("https://token@github.com/owner/book.git", "https://github.com/owner/book"),
+        ("git@github.com:owner/book.git", "https://github.com/owner/book"),
+        ("ssh://git@gitlab.com/owner/book.git", "https://gitlab.com/owner/book"),
+        ("https://example.org/owner/book.git", None),
+        ("/srv/book.git", None),
+        (None, None),
+    ],
+)
+def test_links_follow_the_remote(
+    extension: ModuleType, clone: Callable[..., str], remote: str | None, expected: str | None
+) -> None:
+    if remote:
+        clone("remote", "add", "origin", remote)
+    assert extension.repository() == (expected and (expected, "trunk"))
+
+
+def test_a_workflow_knows_its_repository_and_branch(
+    extension: ModuleType, clone: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GITHUB_REPOSITORY", "owner/fork")
+    monkeypatch.setenv("GITHUB_REF_TYPE", "branch")
+    monkeypatch.setenv("GITHUB_REF_NAME", "try")
+    assert extension.repository() == ("https://github.com/owner/fork", "try")
+
+
+def test_launch_buttons_need_a_repository(extension: ModuleType, clone: Callable[..., str]) -> None:
+    def buttons() -> dict[str, str]:
+        config = SimpleNamespace(html_theme_options={"launch_buttons": {"binderhub_url": "b", "colab_url": "c"}})
+        extension.link(None, config)
+        return config.html_theme_options["launch_buttons"]
+
+    assert buttons() == {}
+    clone("remote", "add", "origin", "https://gitlab.com/owner/book")
+    assert buttons() == {"binderhub_url": "b"}
+    clone("remote", "set-url", "origin", "https://github.com/owner/book")
+    assert buttons() == {"binderhub_url": "b", "colab_url": "c"}
+
+
+@pytest.fixture
+def tree(execution: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], Path]:
+    """write(name, text) in an empty tree that the extension takes for the book's."""
+    monkeypatch.setattr(execution, "ROOT", tmp_path)
+
+    def write(name: str, text: str) -> Path:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text, encoding="utf-8")
+        return tmp_path / name
+
+    return write
+
+
+def test_an_edit_in_the_package_changes_the_key(execution: ModuleType, tree: Callable[[str, str], Path]) -> None:
+    keys = []
+    for text in ("a = 1\n", "a = 1\n", "a = 2\n"):
+        source = tree("posenc/deep/rope.py", text)
+        keys.append(execution.key())
+    source.rename(source.with_name("other.py"))
+    keys.append(execution.key())
+    tree("posenc/results.json", "{}")  # which chapters read
+    keys.append(execution.key())
+    for weights in ("one", "two"):  # which pages show
+        tree("posenc/weights.safetensors", weights)
+        keys.append(execution.key())
+    assert keys[0] == keys[1]
+    assert len(set(keys)) == 6
+
+
+def test_the_present_cache_and_the_newest_others_are_kept(
+    execution: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(execution, "ROOT", tmp_path)
+    home, present = tmp_path / ".jupyter_cache", execution.key()
+    for age, name in enumerate((*"abcdef", present)):  # a is the newest, the present one the oldest
+        (home / name).mkdir(parents=True)
+        os.utime(home / name, (1e9 - age, 1e9 - age))
+    config = SimpleNamespace()
+    execution.cache(SimpleNamespace(outdir=tmp_path / "html"), config)
+    assert config.nb_execution_cache_path == str(home / present)
+    others = list("abcdef")[: execution.CACHES_KEPT - 1]
+    assert sorted(path.name for path in home.iterdir()) == sorted([present, *others])
+
+
+def test_any_file_of_the_book_changes_the_fingerprint(execution: ModuleType, tree: Callable[[str, str], Path]) -> None:
+    seen = [execution.fingerprint()]
+    for name in ("chapters/rope.ipynb", "chapters/assets/book.css", "posenc/rope.py", "_config.yml", "references.bib",
+                 "posenc/_explore/static/page.js"):  # fmt: skip
+        for text in ("one", "another"):
+            tree(name, text)
+            seen.append(execution.fingerprint())
+    assert len(set(seen)) == len(seen)
+    tree("chapters/.ipynb_checkpoints/rope.ipynb", "one")
+    tree("chapters/_ext/__pycache__/book.pyc", "one")
+    assert execution.fingerprint() == seen[-1]
+
+
+def test_only_a_build_that_succeeds_is_stamped(
+    execution: ModuleType, tree: Callable[[str, str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "_build/html"
+    out.mkdir(parents=True)
+    monkeypatch.setattr(execution, "get_cache", lambda path: None)
+    settings = SimpleNamespace(nb_execution_cache_path="")
+
+    def build(warnings: int = 0, error: Exception | None = None) -> str:
+        app = SimpleNamespace(
+            outdir=out, builder=SimpleNamespace(format="html"), config=settings, env=SimpleNamespace(found_docs=set()),
+            keep_going=True, warningiserror=False, _warncount=warnings,
+        )  # fmt: skip
+        execution.begin(app)
+        tree("chapters/index.md", "edited while it is being built")
+        execution.finish(app, error)
+        return execution.built(out)
+
+    tree("chapters/index.md", "first")
+    before = execution.fingerprint()
+    assert build() == before != execution.fingerprint()
+    assert build() == execution.fingerprint()
+    assert build(warnings=1) == ""
+    assert build() == execution.fingerprint()
+    assert build(error=ValueError()) == ""
+
+
+def test_a_build_with_warnings_is_not_taken_for_done(extension: ModuleType, tmp_path: Path) -> None:
+    pickle = tmp_path / "environment.pickle"
+    for strict, going, warnings, kept in (
+        (True, False, 1, False), (False, True, 1, False), (False, True, 0, True), (False, False, 1, True)
+    ):  # fmt: skip
+        pickle.touch()
+        builder = SimpleNamespace(format="text")
+        app = SimpleNamespace(
+            warningiserror=strict, keep_going=going, _warncount=warnings, doctreedir=tmp_path, builder=builder
+        )
+        extension.finish(app, None)
+        assert pickle.exists() == kept
+
+
+def test_git_that_fails_is_no_error(extension: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(extension, "ROOT", tmp_path)
+    assert extension.git("remote", "get-url", "nowhere") == ""
+
+    def missing(*arguments: object, **options: object) -> None:
+        raise FileNotFoundError("git")
+
+    monkeypatch.setattr(subprocess, "run", missing)
+    assert extension.git("status") == ""
+
+
+# ---- how notebooks are executed ------------------------------------------------------------------------------------
+
+KEPT = """\
+import os, pathlib
+pathlib.Path(os.environ["POSENC_EXPLORERS"], "explore-one.pickle").write_bytes(b"one")
+print(6 * 7)"""
+
+
+@pytest.fixture
+def build(execution: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
+    """build(stem="cell", …) executes notebooks as a build does; returns what it logs."""
+    monkeypatch.setattr(execution, "ROOT", tmp_path)
+    config = SimpleNamespace(nb_execution_cache_path=str(tmp_path / "cache"), nb_execution_timeout=60)
+    env = SimpleNamespace(doc2path=lambda name: str(tmp_path / name))
+
+    def run(**cells: str) -> list[str]:
+        logged: list[str] = []
+        write = lambda text, *rest: logged.append(text % rest)  # noqa: E731
+        monkeypatch.setattr(execution, "log", SimpleNamespace(info=write, error=write))
+        for stem, source in cells.items():
+            nbformat.write(new_notebook(cells=[new_code_cell(source)]), tmp_path / f"{stem}.ipynb")
+        try:
+            execution.execute(SimpleNamespace(config=config), env, ["index.md", *(f"{stem}.ipynb" for stem in cells)])
+        except execution.NotebookError as error:
+            logged.append(str(error))
+        return logged
+
+    return run
+
+
+def test_a_build_executes_what_changed_and_keeps_its_explorers(
+    execution: ModuleType, build: Callable[..., list[str]], tmp_path: Path
+) -> None:
+    told = build(one=KEPT, two="1 + 1")
+    assert sorted(line.split(" in ")[0] for line in told) == ["executed one.ipynb", "executed two.ipynb"]
+    assert [line.split(" in ")[0] for line in build(one=KEPT, two="1 + 2")] == ["executed two.ipynb"]
+    cache = execution.get_cache(str(tmp_path / "cache"))
+    record = cache.match_cache_notebook(nbformat.read(tmp_path / "one.ipynb", as_version=4))
+    bundle = cache.get_cache_bundle(record.pk)
+    assert bundle.nb.cells[0].outputs[0].text == "42\n"
+    assert [path.as_posix() for path in bundle.artifacts.relative_paths] == ["explore-one.pickle"]
+
+
+def test_all_notebooks_that_fail_are_told_with_the_cell_and_the_reason(build: Callable[..., list[str]]) -> None:
+    told = build(good="1 + 1", wrong="x = 1\nx / 0", dead="import os; os._exit(1)")
+    assert told[-1] == "dead.ipynb, wrong.ipynb: execution failed, as told above"
+    assert any(line.startswith("wrong.ipynb: this cell failed:") and "x / 0" in line and
+               line.endswith("ZeroDivisionError: division by zero") for line in told)  # fmt: skip
+    assert any(line.startswith("dead.ipynb: ") and "died" in line for line in told)
+    again = build(good="1 + 1", wrong="x = 1\nx / 1", dead="1")
+    assert sorted(line.split(" in ")[0] for line in again) == ["executed dead.ipynb", "executed wrong.ipynb"]
