@@ -73,7 +73,7 @@ front: $(VENV)/.book
 
 book: front
 	@$(BIN)/jupyter-book build . -W -n --keep-going || \
-	  { rm -rf _build/.doctrees; echo "The book has faults, listed above. (make clean, if they are those of an earlier run.)" >&2; exit 1; }
+	  { echo "The book has faults, listed above." >&2; exit 1; }
 	@echo "The book is built. Open $(abspath $(HTML))"
 	@echo "or run: make serve"
 

@@ -1,12 +1,15 @@
 """What all unit tests share: reproducible numbers, a device to run on, and the tables that are kept."""
 
 import re
+from importlib import metadata
+from typing import Any
 
 import pytest
 import torch
 from hypothesis import settings
 
-from tests import kept
+from tests.kept import FAILS, NOT_RUN, Kept
+from tests.table import MEASURED, Table
 
 settings.register_profile("posenc", deadline=None, derandomize=True, max_examples=50)
 settings.load_profile("posenc")
@@ -46,5 +49,54 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--keep", action="store_true", help="keep the tables that tests find in chapters/checked")
 
 
+class Contract(Kept):
+    """Encodings are rows, and tests marked `check("…")` are columns."""
+
+    name = "contract"
+    caption = (
+        "The contract of every encoding. Yes: all tests of this check passed. Refuses: the backend cannot serve "
+        "this encoding, and says what to do. Not run: no GPU was at hand."
+    )
+
+    def cell(self, item: pytest.Item) -> tuple[str, str] | None:
+        check, call = item.get_closest_marker("check"), getattr(item, "callspec", None)
+        return (call.params["name"], check.args[0]) if check and call and "name" in call.params else None
+
+    def table(self) -> Table:
+        rows = dict.fromkeys(row for row, _ in self.cells)
+        columns = dict.fromkeys(column for _, column in self.cells)
+        cells = [[row, *(self.said(self.cells.get((row, column), [])) for column in columns)] for row in rows]
+        return Table(self.caption, ["encoding", *columns], cells)
+
+    def said(self, found: list[Any]) -> str:
+        words = [word if isinstance(word, str) else word.get("cell", "yes") for word in found]
+        return next((word for word in (FAILS, "refuses", "yes") if word in words), NOT_RUN)
+
+
+class Conformance(Kept):
+    """Tests marked `conform(ours, library, theirs, verdict)` are rows."""
+
+    name = "conformance"
+    caption = (
+        "posenc beside other libraries, from the same numbers in float32 unless the test says otherwise. The largest "
+        "difference is over all cases of the test; a bound on it is part of the test."
+    )
+
+    def cell(self, item: pytest.Item) -> tuple[str, ...] | None:
+        mark = item.get_closest_marker("conform")
+        return mark.args if mark else None
+
+    def table(self) -> Table:
+        rows = []
+        for (ours, library, theirs, verdict), found in self.cells.items():
+            failed = any(isinstance(each, str) for each in found)
+            worst = max((each["difference"] for each in found if not isinstance(each, str)), default=0.0)
+            difference = "0" if worst == 0 else f"{worst:.0e}"
+            package = f"{library} {metadata.version(library)}"
+            rows.append([f"`{ours}`", package, f"`{theirs}`", difference, FAILS if failed else verdict])
+        return Table(self.caption, ["posenc", "library", "theirs", MEASURED, "verdict"], rows)
+
+
 def pytest_configure(config: pytest.Config) -> None:
-    kept.register(config)
+    for kept in (Contract, Conformance):
+        config.pluginmanager.register(kept(config), kept.name)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from importlib import metadata
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.table import MEASURED, NOT_RUN, Table
+if TYPE_CHECKING:
+    from tests.table import Table
+
+FAILS, NOT_RUN = "FAILS", "not run"  # what a test says of its cell; one that passes says its properties
 
 
 class Kept(ABC):
@@ -67,7 +69,7 @@ class Kept(ABC):
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         found = self.reports.setdefault(report.nodeid, [])
         if report.failed:
-            found.append("FAILS")
+            found.append(FAILS)
         elif report.skipped:
             found.append(NOT_RUN)
         elif report.when == "call":
@@ -81,9 +83,10 @@ class Kept(ABC):
         if missing and session.exitstatus == 0:
             self.faults = [f"{len(missing)} of {len(self.tests)} tests did not report, such as {missing[0]}"]
         if not missing:
+            table = self.table()
             if self.keep and session.exitstatus == 0:
-                self.table().write(self.name)
-            self.faults = self.table().differences(Table.read(self.name))
+                table.write(self.name)
+            self.faults = table.differences(table.read(self.name))
         if self.faults and session.exitstatus == 0:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
@@ -96,56 +99,3 @@ class Kept(ABC):
             terminalreporter.write_line(f"\nchapters/checked/{self.name}.json differs: run make checked, look at it")
             for line in self.faults:
                 terminalreporter.write_line(f"  {line}")
-
-
-class Contract(Kept):
-    """Encodings are rows, and tests marked `check("…")` are columns."""
-
-    name = "contract"
-    caption = (
-        "The contract of every encoding. Yes: all tests of this check passed. Refuses: the backend cannot serve "
-        "this encoding, and says what to do. Not run: no GPU was at hand."
-    )
-
-    def cell(self, item: pytest.Item) -> tuple[str, str] | None:
-        check, call = item.get_closest_marker("check"), getattr(item, "callspec", None)
-        return (call.params["name"], check.args[0]) if check and call and "name" in call.params else None
-
-    def table(self) -> Table:
-        rows = dict.fromkeys(row for row, _ in self.cells)
-        columns = dict.fromkeys(column for _, column in self.cells)
-        cells = [[row, *(self.said(self.cells.get((row, column), [])) for column in columns)] for row in rows]
-        return Table(self.caption, ["encoding", *columns], cells)
-
-    def said(self, found: list[Any]) -> str:
-        words = [word if isinstance(word, str) else word.get("cell", "yes") for word in found]
-        return next((word for word in ("FAILS", "refuses", "yes") if word in words), NOT_RUN)
-
-
-class Conformance(Kept):
-    """Tests marked `conform(ours, library, theirs, verdict)` are rows."""
-
-    name = "conformance"
-    caption = (
-        "posenc beside other libraries, from the same numbers in float32 unless the test says otherwise. The largest "
-        "difference is over all cases of the test; a bound on it is part of the test."
-    )
-
-    def cell(self, item: pytest.Item) -> tuple[str, ...] | None:
-        mark = item.get_closest_marker("conform")
-        return mark.args if mark else None
-
-    def table(self) -> Table:
-        rows = []
-        for (ours, library, theirs, verdict), found in self.cells.items():
-            failed = any(isinstance(each, str) for each in found)
-            worst = max((each["difference"] for each in found if not isinstance(each, str)), default=0.0)
-            difference = "0" if worst == 0 else f"{worst:.0e}"
-            package = f"{library} {metadata.version(library)}"
-            rows.append([f"`{ours}`", package, f"`{theirs}`", difference, "FAILS" if failed else verdict])
-        return Table(self.caption, ["posenc", "library", "theirs", MEASURED, "verdict"], rows)
-
-
-def register(config: pytest.Config) -> None:
-    for kept in (Contract, Conformance):
-        config.pluginmanager.register(kept(config), kept.name)

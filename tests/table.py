@@ -9,9 +9,9 @@ import json
 from pathlib import Path
 
 import posenc.table
+from tests.kept import NOT_RUN
 
 KEPT = Path(__file__).resolve().parents[1] / "chapters/checked"
-NOT_RUN = "not run"
 MEASURED = "largest difference"  # a column that rounding decides: its bound is tested, its digits are not
 
 

@@ -162,17 +162,21 @@ def test_only_a_build_that_succeeds_is_stamped(
     assert build(error=ValueError()) == ""
 
 
-def test_a_build_with_warnings_is_not_taken_for_done(extension: ModuleType, tmp_path: Path) -> None:
+def test_a_build_with_faults_is_not_taken_for_done(
+    extension: ModuleType, execution: ModuleType, tmp_path: Path
+) -> None:
     pickle = tmp_path / "environment.pickle"
-    for strict, going, warnings, kept in (
-        (True, False, 1, False), (False, True, 1, False), (False, True, 0, True), (False, False, 1, True)
+    failed = execution.NotebookError("one.ipynb")  # before a page was read
+    for strict, going, warnings, error, kept in (
+        (True, False, 1, None, False), (False, True, 1, None, False), (False, True, 0, None, True),
+        (False, False, 1, None, True), (False, True, 0, ValueError(), False), (False, True, 0, failed, True),
     ):  # fmt: skip
         pickle.touch()
         builder = SimpleNamespace(format="text")
         app = SimpleNamespace(
             warningiserror=strict, keep_going=going, _warncount=warnings, doctreedir=tmp_path, builder=builder
         )
-        extension.finish(app, None)
+        extension.finish(app, error)
         assert pickle.exists() == kept
 
 

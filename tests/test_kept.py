@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -11,13 +12,29 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 CONFTEST = """
+import json
 from pathlib import Path
 
-import tests.table
 from tests.kept import Kept
-from tests.table import Table
 
-tests.table.KEPT = Path(__file__).parent
+KEPT = Path(__file__).with_name("letters.json")
+
+
+class Table(dict):
+    \"\"\"The sound of each letter.\"\"\"
+
+    def read(self, name):
+        return json.loads(KEPT.read_text())
+
+    def write(self, name):
+        KEPT.write_text(json.dumps(self))
+
+    def text(self):
+        return json.dumps(self)
+
+    def differences(self, kept):
+        return [f"{name}: {self.get(name)}, kept {kept.get(name)}" for name in {**self, **kept}
+                if self.get(name) != kept.get(name)]
 
 
 class Letters(Kept):
@@ -27,8 +44,7 @@ class Letters(Kept):
         return (item.callspec.params["letter"],) if hasattr(item, "callspec") else None
 
     def table(self):
-        rows = [[name, found[0]["sound"] if found else "?"] for (name,), found in self.cells.items()]
-        return Table("Letters", ["letter", "sound"], rows)
+        return Table({name: found[0]["sound"] if found else "?" for (name,), found in self.cells.items()})
 
     def pytest_runtest_logreport(self, report):
         if self.config.getoption("--lose") not in report.nodeid:
@@ -66,9 +82,8 @@ def letters(tmp_path: Path):
     (tmp_path / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
 
     def run(sounds: list[str], *options: str) -> subprocess.CompletedProcess[str]:
-        rows = ",".join(f'["{letter}", "{sound}"]' for letter, sound in zip("abcd", sounds, strict=False))
-        kept = f'{{"caption": "Letters", "columns": ["letter", "sound"], "rows": [{rows}]}}'
-        (tmp_path / "letters.json").write_text(kept, encoding="utf-8")
+        kept = dict(zip("abcd", sounds, strict=False))
+        (tmp_path / "letters.json").write_text(json.dumps(kept), encoding="utf-8")
         command = [sys.executable, "-m", "pytest", "-q", "-p", "xdist", "-p", "no:cacheprovider", *options]
         environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
         return subprocess.run(
@@ -86,15 +101,15 @@ SPREAD = pytest.mark.parametrize("spread", [[], TWO_WORKERS], ids=["one process"
 def test_a_table_that_is_as_it_was_kept_passes(letters, spread) -> None:
     done = letters(RIGHT, *spread)
     assert done.returncode == 0, done.stdout
-    assert "a       vowel" in done.stdout
+    assert '{"a": "vowel", "b": "consonant"' in done.stdout
 
 
 @SPREAD
 def test_a_table_that_differs_fails(letters, spread) -> None:
     done = letters(["vowel", "vowel", "consonant"], *spread)
     assert done.returncode == 1, done.stdout
-    assert "b, sound: consonant, kept was vowel" in done.stdout
-    assert "d, sound: consonant, kept was nothing" in done.stdout
+    assert "b: consonant, kept vowel" in done.stdout
+    assert "d: consonant, kept None" in done.stdout
 
 
 def test_a_report_that_goes_astray_fails(letters) -> None:
@@ -115,4 +130,4 @@ def test_a_part_of_the_tests_is_not_compared(letters, part) -> None:
 
 def test_keeping_writes_the_table(letters, tmp_path: Path) -> None:
     assert letters(["vowel", "vowel"], "--keep", *TWO_WORKERS).returncode == 0
-    assert '["b", "consonant"]' in (tmp_path / "letters.json").read_text(encoding="utf-8")
+    assert '"b": "consonant"' in (tmp_path / "letters.json").read_text(encoding="utf-8")

@@ -18,7 +18,7 @@ from typing import Any
 
 import pybtex.plugin
 from docutils import nodes
-from execution import key
+from execution import NotebookError, key
 from pybtex.style import template
 from pybtex.style.formatting.unsrt import Style as Unsorted
 from sphinx.application import Sphinx
@@ -171,8 +171,9 @@ ENTRANCE = """<!doctype html>
 
 def finish(app: Sphinx, exception: Exception | None) -> None:
     """An entrance at the top of the site; and the theme's icon script (1.5 MB) makes room, book.css draws the icons."""
-    if (app.warningiserror or app.keep_going) and app._warncount:  # with -W --keep-going Sphinx sets the latter only
-        # Sphinx would find nothing to do the next time, and report success: a page with a warning is read again.
+    faults = (app.warningiserror or app.keep_going) and app._warncount  # -W --keep-going sets the latter only
+    if faults or (exception is not None and not isinstance(exception, NotebookError)):
+        # Sphinx would find nothing to do the next time, and report success: a page with a fault is read again.
         (Path(app.doctreedir) / "environment.pickle").unlink(missing_ok=True)
     if exception is not None or app.builder.format != "html":
         return
