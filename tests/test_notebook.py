@@ -150,6 +150,7 @@ def test_what_is_left_out(source, wanted):
         "def function_with_a_name(" + ", ".join(f"argument_{n}: int = {n}" for n in range(12)) + "): pass",
         "total = " + " + ".join(f"summand_{n}" for n in range(12)),
         "told = f'with {a} and {b[\"c\"]} in a sentence that does not end before the line does, of {len(it)} words'",
+        "told = f'" + "word " * 12 + "{the_first if a_condition else the_second + the_third} more'",
         "raise ValueError('a message that is very long and says what to do, in many words: do this, and not that')",
         "if " + " and ".join(f"condition_{n}" for n in range(12)) + ": x = 1",
         "x = [value for value in some_function_with_a_name(argument, another) if value is not None and value > 100]",
