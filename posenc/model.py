@@ -77,6 +77,8 @@ class Config:
 class Step:
     """What all blocks get in one forward pass, besides the stream."""
 
+    config: Config
+    """That of the model as it is now."""
     pos: Tensor
     """Positions of the tokens, (L,), or (B, L) with padding at -1."""
     kpos: Tensor
@@ -102,7 +104,7 @@ class Block(nn.Module):
 
     def __init__(self, config: Config) -> None:
         super().__init__()
-        self.config, self.head_dim = config, config.head_dim
+        self.head_dim = config.head_dim
         width, kv_width = config.model_dim, (config.kv_heads or config.heads) * config.head_dim
         hidden = config.hidden or 4 * width
         self.attention_norm = nn.RMSNorm(width, eps=1e-6)
@@ -126,7 +128,7 @@ class Block(nn.Module):
         self, x: Tensor, step: Step, encoding: Encoding, past: Tensor | None, cache: KVCache | None
     ) -> Tensor:
         """What each token takes from others: (B, L, D)."""
-        config = self.config
+        config = step.config
         x = self.attention_norm(x)
         seen = x if past is None else torch.cat((self.attention_norm(past), x), 1)  # (B, M + L, D)
         placed = encoding.embed(seen, _places(step.kpos)) if config.every_layer else seen
@@ -268,7 +270,7 @@ class Transformer(nn.Module):
         if config.window is not None and cache is None:  # a cache knows its window
             near = sliding_window(pos, kpos, config.window, config.sinks)
             mask = near if mask is None else mask & near
-        step = Step(pos, kpos, mask, Masks(), weights=[] if return_weights else None)
+        step = Step(config, pos, kpos, mask, Masks(), weights=[] if return_weights else None)
         x = self.embedding(tokens) * config.model_dim**0.5  # (B, L, D)
         x = self.dropout(x if config.every_layer else self.encoding().embed(x, _places(pos)))
         states = []

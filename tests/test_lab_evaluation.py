@@ -470,7 +470,7 @@ def weights_of(model: Transformer, tokens: Tensor) -> list[Tensor]:
         encoding, h = model.encoding(n), block.attention_norm(x)
         q, k = (part.unflatten(-1, (HEADS, 4)).transpose(1, 2) for part in (block.query(h), block.key(h)))
         found.append(attention_weights(encoding.query(q, pos), encoding.key(k, pos), encoding, pos, pos))
-        x = block(x, Step(pos, pos, None, Masks()), encoding)
+        x = block(x, Step(model.config, pos, pos, None, Masks()), encoding)
     return found
 
 

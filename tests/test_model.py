@@ -642,7 +642,7 @@ def test_dropout_is_for_training_only():
     block.dropout.p = 1.0 - 1e-9  # both branches are dropped, the stream is not
     x = torch.randn(1, 3, MODEL)
     pos = torch.arange(3)
-    assert torch.equal(block(x, Step(pos, pos, None, Masks()), NoPE()), x)
+    assert torch.equal(block(x, Step(model.config, pos, pos, None, Masks()), NoPE()), x)
 
 
 def test_position_is_dropped_with_the_token():
