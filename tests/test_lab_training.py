@@ -181,7 +181,7 @@ def test_memory_makes_the_loss_of_later_segments_that_of_one_long_text(corpus):
     tokens = draw(corpus.train, 4 * length, batch // 4, torch.Generator().manual_seed(5))
     window = torch.arange(4 * length)
     near = window[:, None] // length - window // length <= 1  # a segment sees the one before it
-    logits = model(tokens[:, :-1], mask=near[None, None])
+    logits = model(tokens[:, :-1], attention_mask=near[None, None])
     whole = torch.nn.functional.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
     found = loss(model, run, corpus.train, torch.Generator().manual_seed(5), slice(None))
     torch.testing.assert_close(found, whole)
