@@ -17,7 +17,7 @@ from posenc.memory import Memory
 from posenc.model import Config, Transformer
 from posenc.registry import ENCODINGS, SCHEMES, Scheme
 from posenc.rope import RoPE, rotate
-from posenc.shaw import Shaw, shaw_label, shaw_naive
+from posenc.shaw import Shaw, shaw_fused, shaw_label, shaw_naive
 from posenc.sinusoidal import Sinusoidal, frequencies, sinusoidal
 from posenc.t5 import T5Bias, t5_bucket
 from posenc.transformer_xl import TransformerXL, relative_shift
@@ -34,7 +34,7 @@ __all__ = [
     "Sinusoidal", "T5Bias", "Transformer", "TransformerXL", "XPos", "alibi", "alibi_slopes", "attend",
     "attention", "attention_scores", "attention_weights", "compare", "convert_layout", "dead_rows",
     "distance_weight", "explore", "frequencies", "grid", "layout_permutation", "logarithmic", "plot", "presets",
-    "properties", "relative_shift", "rotate", "scaling", "shaw_label", "shaw_naive", "sinusoidal",
+    "properties", "relative_shift", "rotate", "scaling", "shaw_fused", "shaw_label", "shaw_naive", "sinusoidal",
     "sliding_window", "stretch_table", "t5_bucket", "xpos_radius", "xpos_reach",
 ]  # fmt: skip
 

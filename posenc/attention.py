@@ -112,7 +112,7 @@ def attention(
     padded = padding_mask is not None or (cache is not None and cache.padded)
     if padding_mask is not None:
         _check_padding(padding_mask, k)
-        kpos = kpos.where(padding_mask, -1)
+        kpos = (kpos if kpos.dtype.is_signed else kpos.long()).where(padding_mask, -1)
     if padded:
         qpos = qpos.clamp(min=0)
     q = encoding.query(q, qpos)
@@ -387,7 +387,8 @@ def per_head(x: Tensor, q: Tensor) -> Tensor:
 
 
 def batched(q: Tensor, qpos: Tensor, kpos: Tensor) -> tuple[Tensor, Tensor]:
-    """Positions as (B, Lq) and (B, Lk), without a copy."""
+    """Positions as (B, Lq) and (B, Lk), without a copy if differences of them may be negative already."""
+    qpos, kpos = (pos if pos.dtype.is_signed else pos.long() for pos in (qpos, kpos))
     return qpos.expand(q.shape[0], -1), kpos.expand(q.shape[0], -1)
 
 

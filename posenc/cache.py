@@ -175,7 +175,7 @@ def sliding_window(qpos: Tensor, kpos: Tensor, window: int, sinks: int = 0) -> T
         sinks: keys at positions below this stay in sight (0).
 
     Returns:
-        bool, (Lq, Lk), or (B, 1, Lq, Lk) if positions are batched: the `mask` of `attention`.
+        The `mask` of `attention`, bool, (Lq, Lk), or (B, 1, Lq, Lk) if positions are batched.
 
     Raises:
         ValueError: if window is below 1, or sinks below 0.

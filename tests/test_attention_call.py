@@ -219,3 +219,9 @@ def test_without_an_encoding_it_is_torch_s_own():
     q, k, v = draw()
     close(attention(q, k, v, NoPE(), POS), scaled_dot_product_attention(q, k, v, is_causal=True))
     close(attention(q, k, v, NoPE(), POS, causal=False), scaled_dot_product_attention(q, k, v))
+
+
+@every
+def test_positions_without_a_sign_are_those_with_one(name):
+    encoding, (q, k, v) = make(name), draw()
+    close(attention(q, k, v, encoding, POS.to(torch.uint8)), attention(q, k, v, encoding, POS))
