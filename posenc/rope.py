@@ -189,6 +189,7 @@ class RoPE(Encoding):
         _check_frequencies(freq, rotary_dim)
         if isinstance(freq, Tensor) and not isinstance(freq, nn.Parameter):
             self.register_buffer("freq", freq, persistent=False)
+            self.register_load_state_dict_pre_hook(_drop_saved_frequencies)
         else:  # a parameter is cast and saved with the model, a function holds its own
             self.exact, self.freq = (), freq
         self.to(device=device, dtype=dtype)
@@ -201,7 +202,6 @@ class RoPE(Encoding):
         layer_type: str | None = None,
         layout: Layout | None = None,
         device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
     ) -> Self:
         """The rotation of a published model, from its configuration.
 
@@ -217,7 +217,7 @@ class RoPE(Encoding):
                 such as "sliding_attention".
             layout: The layout of the weights; default: that of transformers for this
                 `model_type`, "half" for most models.
-            device, dtype: As in the constructor.
+            device: Where frequencies are kept.
 
         Raises:
             ValueError: If a key is missing, or if the configuration asks for something
@@ -229,7 +229,7 @@ class RoPE(Encoding):
             RoPE(head_dim=128, base=500000.0, layout='half')
         """
         arguments = rope_arguments(config, layer_type, layout)
-        return cls(**arguments, device=device, dtype=dtype)
+        return cls(**arguments, device=device)
 
     def query(self, q: Tensor, pos: Tensor) -> Tensor:
         """q (B, H, L, d), pos (L,) or (B, L) -> the rotated queries, like q."""
@@ -253,27 +253,31 @@ class RoPE(Encoding):
             self.freq = frequencies(self.rotary_dim, self.base, device=self.freq.device)
 
     def extra_repr(self) -> str:
-        freq = f"base={self.base}"
-        if self.base is None:
-            is_tensor = isinstance(self.freq, Tensor)
-            freq = f"freq=<{type(self.freq).__name__ if is_tensor else 'function'}>"
-        parts = [f"head_dim={self.head_dim}", freq, f"layout={self.layout!r}"]
-        if self.rotary_dim != self.head_dim:
-            parts.append(f"rotary_dim={self.rotary_dim}")
-        if self.attention_factor != 1:
-            parts.append(f"attention_factor={self.attention_factor:.4g}")
-        return ", ".join(parts)
-
-    def _load_from_state_dict(self, state_dict: Any, prefix: str, *args: Any) -> None:
-        """Frequencies in a checkpoint are compared with the own ones, and dropped."""
-        if isinstance(own := self._buffers.get("freq"), Tensor):
-            for name in ("freq", "inv_freq"):
-                saved = state_dict.pop(prefix + name, None)
-                _check_same_frequencies(prefix + name, saved, own)
-        super()._load_from_state_dict(state_dict, prefix, *args)
+        return _describe(self)
 
 
-# Checks of input
+# What a module shows, loads and refuses
+
+
+def _describe(rope: RoPE) -> str:
+    """The arguments that make such a RoPE."""
+    freq = f"base={rope.base}"
+    if rope.base is None:
+        kind = type(rope.freq).__name__ if isinstance(rope.freq, Tensor) else "function"
+        freq = f"freq=<{kind}>"
+    parts = [f"head_dim={rope.head_dim}", freq, f"layout={rope.layout!r}"]
+    if rope.rotary_dim != rope.head_dim:
+        parts.append(f"rotary_dim={rope.rotary_dim}")
+    if rope.attention_factor != 1:
+        parts.append(f"attention_factor={rope.attention_factor:.4g}")
+    return ", ".join(parts)
+
+
+def _drop_saved_frequencies(module: nn.Module, state_dict: Any, prefix: str, *_: Any) -> None:
+    """Frequencies in a checkpoint are compared with the module's own, and not loaded."""
+    for name in ("freq", "inv_freq"):
+        saved = state_dict.pop(prefix + name, None)
+        _check_same_frequencies(prefix + name, saved, module.get_buffer("freq"))
 
 
 def _check_attention_factor(value: float) -> None:
