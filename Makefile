@@ -141,7 +141,7 @@ lowest:
 	@$(PYTHON) -m venv _build/lowest
 	@_build/lowest/bin/python -m pip install --quiet --constraint constraints-lowest.txt \
 	  $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) \
-	  torch numpy anywidget ipywidgets matplotlib safetensors filelock tqdm pytest hypothesis pyyaml
+	  torch numpy anywidget ipywidgets matplotlib safetensors filelock tqdm pytest hypothesis pyyaml syrupy
 	@PYTHONPATH="$(CURDIR)" _build/lowest/bin/python -m pytest -p no:cacheprovider $(LOWEST)
 
 scheme: $(VENV)/.test
