@@ -134,14 +134,14 @@ random: book $(VENV)/.test
 
 # The package with the oldest versions that pyproject.toml promises, in an environment apart. What compares the package
 # with other libraries, builds the book or looks at its form is for the pinned versions.
-PINNED := book conformance constraints explore explore_book explore_live export kept make notebook notebooks rosetta \
+PINNED := book build conformance constraints explore explore_book explore_live export kept make notebook notebooks rosetta \
           scheme structure whole
 LOWEST := $(filter-out $(PINNED:%=tests/test_%.py),$(wildcard tests/test_*.py))
 lowest:
 	@$(PYTHON) -m venv _build/lowest
 	@_build/lowest/bin/python -m pip install --quiet --constraint constraints-lowest.txt \
 	  $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) \
-	  torch numpy anywidget ipywidgets matplotlib safetensors filelock tqdm pytest hypothesis pyyaml
+	  torch numpy anywidget ipywidgets matplotlib safetensors filelock tqdm pytest hypothesis pyyaml syrupy
 	@PYTHONPATH="$(CURDIR)" _build/lowest/bin/python -m pytest -p no:cacheprovider $(LOWEST)
 
 scheme: $(VENV)/.test

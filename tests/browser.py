@@ -55,7 +55,8 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     """Name the tests that did not run for want of a browser: pytest itself folds them into a number."""
-    skipped = [report.nodeid for report in terminalreporter.stats.get("skipped", []) if "browser" in report.keywords]
+    reports = terminalreporter.stats.get("skipped", [])  # of tests, and of files that were skipped whole
+    skipped = [report.nodeid for report in reports if "browser" in getattr(report, "keywords", ())]
     if skipped:
         terminalreporter.section("browser tests that were skipped")
         for name in skipped:
