@@ -29,6 +29,7 @@ HTML := _build/html/index.html
 # Tests run side by side, at most four at a time. A notebook has one thread, so that those of two do not wait.
 PYTEST := $(BIN)/python -m pytest --numprocesses=$(JOBS) --maxprocesses=4 --durations=15 --durations-min=1
 NBVAL := $(PYTEST) --nbval chapters
+ONE := OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1}
 PLAIN := ATEN_CPU_CAPABILITY=default OMP_NUM_THREADS=2
 
 .PHONY: help book serve test quick nbval nbval-plain check alone random lowest scheme notebooks checked mutants bench clean \
@@ -98,7 +99,7 @@ chromium:
 test: book $(VENV)/.test chromium
 	@units=passed; notebooks=passed; plain=passed; \
 	$(PYTEST) tests || units=FAILED; \
-	OMP_NUM_THREADS=1 $(NBVAL) || notebooks=FAILED; \
+	$(ONE) $(NBVAL) || notebooks=FAILED; \
 	$(PLAIN) $(NBVAL) --training || plain=FAILED; \
 	echo; \
 	echo "tests of the package, the notebooks' form and the book: $$units"; \
@@ -110,7 +111,7 @@ quick: $(VENV)/.test front
 	@$(PYTEST) tests -m "not (browser or export or compile or train or book)"
 
 nbval: $(VENV)/.test
-	@OMP_NUM_THREADS=1 $(NBVAL)
+	@$(ONE) $(NBVAL)
 
 nbval-plain: $(VENV)/.test
 	@$(PLAIN) $(NBVAL)

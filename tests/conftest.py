@@ -21,9 +21,9 @@ needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA d
 # What `make quick` leaves out, besides tests with a browser: by the file, or by the name of the test.
 LONGER = {
     "export": re.compile(r"test_export\.py|test_explore\.py.*(graph|export|page|element)|::\w*(export|onnx)"),
-    "compile": re.compile(r"::\w*compile|::test_a_graph_holds"),
+    "compile": re.compile(r"::\w*compile|::test_a_graph_holds|flex"),
     "train": re.compile(r"test_lab_|::\w*(it_learns|it_trains)"),
-    "book": re.compile(r"test_(exercises|notebooks|build|kept|explore_live)\.py"),
+    "book": re.compile(r"test_(book|build|exercises|explore_live|kept|notebooks|scheme|structure)\.py"),
 }
 
 
@@ -31,7 +31,7 @@ LONGER = {
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         for mark, pattern in LONGER.items():
-            if pattern.search(item.nodeid.split("[")[0]):
+            if pattern.search(item.nodeid):
                 item.add_marker(mark)
 
 

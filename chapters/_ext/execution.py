@@ -35,11 +35,6 @@ from posenc._explore.sphinx import failure
 ROOT = Path(__file__).resolve().parents[2]
 CACHES_KEPT = 3  # one for the present package, two for branches that one changes between
 AT_ONCE = min(4, os.cpu_count() or 1)  # kernels; each takes about 700 MB
-PROFILE = """\
-c = get_config()
-c.IPKernelApp.log_level = "ERROR"
-c.HistoryManager.hist_file = ":memory:"  # kernels that run at the same time would wait for one file
-"""
 log = logging.getLogger(__name__)
 
 
@@ -101,7 +96,7 @@ def kernel(app: Sphinx, config: Config) -> None:
     home = Path(app.outdir).parent / ".ipython"
     profile = home / "profile_default/ipython_kernel_config.py"
     profile.parent.mkdir(parents=True, exist_ok=True)
-    profile.write_text(PROFILE, encoding="utf-8")
+    profile.write_text('get_config().IPKernelApp.log_level = "ERROR"\n', encoding="utf-8")
     os.environ["IPYTHONDIR"] = str(home)
 
 
