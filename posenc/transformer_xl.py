@@ -18,6 +18,8 @@ from posenc.sinusoidal import frequencies, sinusoidal
 
 BLOCK = 128  # keys that share their sines in a decoding step
 
+Pair = tuple[Tensor, Tensor]
+
 
 def relative_shift(x: Tensor, keys: int | None = None) -> Tensor:
     """Turns a table of queries and distances into one of queries and keys.
@@ -134,9 +136,7 @@ class TransformerXL(Encoding):
         back = back[:1] if kpos.stride(0) == 0 else back  # all sequences share one row
         return _meet(self._turn(w, qpos - last), back, self.base)  # (B, H, Lq, Lk)
 
-    def widen(
-        self, q: Tensor, k: Tensor, qpos: Tensor, kpos: Tensor
-    ) -> tuple[Tensor, Tensor]:  # fmt: skip
+    def widen(self, q: Tensor, k: Tensor, qpos: Tensor, kpos: Tensor) -> Pair:
         """Queries and keys whose plain product is the whole score.
 
         They are for a fused kernel: q' = [q + u ; (q + v) W rotated by i] and k' = [k ;
