@@ -335,6 +335,25 @@ def test_executing_keeps_what_is_right_and_says_what_fails(tmp_path: Path) -> No
             normalise.execute(path)
 
 
+def test_two_workers_compare_every_cell(tmp_path: Path) -> None:
+    """nbval with the settings of `make nbval`: a value that differs, an error, and a semicolon that hides a value."""
+    right, wrong = ([new_output("execute_result", data={"text/plain": text})] for text in ("42", "41"))
+    notebooks = {
+        "right": [new_code_cell("6 * 7;"), new_code_cell("6 * 7", outputs=right)],
+        "differs": [new_code_cell("6 * 7", outputs=right), new_code_cell("6 * 7", outputs=wrong)],
+        "raises": [new_code_cell("1 / 0")],
+    }
+    for name, cells in notebooks.items():
+        nbformat.write(normalise.normalise(new_notebook(cells=cells), name), tmp_path / f"{name}.ipynb")
+    command = [sys.executable, "-m", "pytest", "-p", "conftest", "-n", "2", "-v", "--nbval", str(tmp_path)]
+    done = subprocess.run(command, cwd=normalise.ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    failed = re.findall(r"^FAILED \S*?(\w+\.ipynb::Cell \d)", done.stdout, re.MULTILINE)
+    assert done.returncode == 1, done.stdout
+    assert sorted(failed) == ["differs.ipynb::Cell 2", "raises.ipynb::Cell 1"], done.stdout
+    assert "2 failed, 6 passed" in done.stdout, done.stdout
+    assert "history" not in done.stdout.lower(), done.stdout
+
+
 # ---- the cell that installs posenc on Colab --------------------------------------------------------------------------
 
 
