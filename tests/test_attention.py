@@ -33,7 +33,8 @@ class Content(Encoding):
     """A bias that reads the content of query and key."""
 
     def score_bias(self, q, k, qpos, kpos):
-        return lambda b, h, i, j: q[b, h, i, 0] * k[b, h, j, 1]
+        first, second = q[..., 0], k[..., 1]  # here, for flex of torch 2.9 takes no constant among the indices
+        return lambda b, h, i, j: first[b, h, i] * second[b, h, j]
 
 
 class Rescaled(Slope):
