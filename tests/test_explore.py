@@ -486,7 +486,7 @@ def test_a_function_that_cannot_be_exported_fails_the_build_with_the_cell_and_th
     nbformat.write(nbformat.v4.new_notebook(cells=cells), tmp_path / "index.ipynb")
     (tmp_path / "conf.py").write_text(
         "extensions = ['myst_nb', 'posenc._explore.sphinx']\n"
-        "nb_execution_mode = 'force'\nnb_execution_raise_on_error = True\n",
+        "nb_execution_mode = 'force'\nnb_execution_raise_on_error = True\nnb_execution_timeout = 300\n",
         encoding="utf-8",
     )
     command = [sys.executable, "-m", "sphinx", "-q", str(tmp_path), str(tmp_path / "html")]
