@@ -18,7 +18,6 @@ PARTS = {  # files that two workers share, and what names a case in a test's par
     "tests/test_book.py": r"\[(.*)\]",  # a page
     "tests/test_contract.py": r"\[(.*)\]",  # an encoding, with a backend
     "tests/test_exercises.py": r"\[(\w+)",  # an exercise
-    "tests/test_explore_book.py": r"\[(.*)\]",  # a chapter
 }
 OUTPUT_TIMEOUT = 60  # seconds; nbval's own 5 are too few for a first compilation on a slow machine
 PROFILE = 'get_config().HistoryManager.hist_file = ":memory:"\n'  # no kernel writes into a folder that goes before it

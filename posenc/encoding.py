@@ -41,15 +41,39 @@ class Encoding(nn.Module):
     """Whether `key` depends on more than a key's own position, so that a cache keeps keys as projected."""
 
     def embed(self, x: Tensor, pos: Tensor) -> Tensor:
-        """x_i ← x_i + p_i, before the first layer; x is (B, L, D)."""
+        """x_i ← x_i + p_i, before the first layer.
+
+        Args:
+            x: (B, L, D), token embeddings.
+            pos: (L,) or (B, L), in tokens.
+
+        Returns:
+            Like x, of x's dtype.
+        """
         return x
 
     def query(self, q: Tensor, pos: Tensor) -> Tensor:
-        """q_i ← f(q_i, i); q is (B, H, L, d)."""
+        """q_i ← f(q_i, i), in every layer.
+
+        Args:
+            q: (B, H, L, d), projected queries.
+            pos: (L,) or (B, L), in tokens.
+
+        Returns:
+            (B, H, L, d), of q's dtype.
+        """
         return q
 
     def key(self, k: Tensor, pos: Tensor) -> Tensor:
-        """k_j ← g(k_j, j); k is (B, H, L, d), and a KV cache stores the result."""
+        """k_j ← g(k_j, j), in every layer. A KV cache stores the result.
+
+        Args:
+            k: (B, Hk, L, d), projected keys.
+            pos: (L,) or (B, L), in tokens.
+
+        Returns:
+            (B, Hk, L, d), of k's dtype.
+        """
         return k
 
     @property

@@ -230,7 +230,11 @@ class Transformer(nn.Module):
                 block.query.weight.data *= block.head_dim**-0.5 / self.config.scale
 
     def encoding(self, layer: int = 0) -> Encoding:
-        """The encoding of a layer; at the input it is that of layer 0."""
+        """The encoding of a layer.
+
+        Args:
+            layer: counted from 0 (0, which is also that of the input).
+        """
         return cast(Encoding, self.encodings[layer % len(self.encodings)])
 
     def forward(
@@ -344,14 +348,22 @@ class Transformer(nn.Module):
         top_p: float | None = None, generator: torch.Generator | None = None, padding_mask: Tensor | None = None,
         cache: list[KVCache] | None = None, eos: int | None = None, chunk: int | None = None,
     ) -> Tensor:  # fmt: skip
-        """Continues tokens (B, L) by `count` tokens; see `posenc.decoding.generate`."""
+        """Continues each sequence; `posenc.decoding.generate` with this model says what the arguments mean.
+
+        Returns:
+            (B, L + count), the prompts and what follows them.
+        """
         return decoding.generate(
             self, tokens, count, temperature=temperature, top_k=top_k, top_p=top_p, generator=generator,
             padding_mask=padding_mask, cache=cache, eos=eos, chunk=chunk,
         )  # fmt: skip
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes parameters and configuration to one safetensors file: all of it, or nothing."""
+        """Writes parameters and configuration to one safetensors file: all of it, or nothing.
+
+        Args:
+            path: the file to write. One that is there already is replaced when the new one is complete.
+        """
         storage.save(self, path)
 
     @classmethod

@@ -32,11 +32,19 @@ ROOT = Path(__file__).resolve().parents[1]
 HTML = ROOT / "_build/html"
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update",
-             "--disable-sync", "--no-first-run"]  # fmt: skip
+             "--disable-sync", "--no-first-run",
+             "--js-flags=--liftoff-only --wasm-lazy-compilation"]  # fmt: skip  # each page compiles the runtime anew
 DESK = {"width": 1280, "height": 900}
 TRACES = ROOT / "_build/traces"
 TRACING = bool(os.environ.get("CI"))
 FAILED = pytest.StashKey[bool]()
+WALK = """async () => {
+  for (let top = 0; top < document.scrollingElement.scrollHeight; top += 800) {
+    scrollTo(0, top);
+    await new Promise(requestAnimationFrame);
+    await new Promise(painted => setTimeout(painted));
+  }
+}"""
 MATHJAX_DONE = "() => !window.MathJax?.startup || MathJax.startup.promise.then(() => true)"
 
 
@@ -162,10 +170,7 @@ class Opened:
 
     def walk(self) -> None:
         """Scroll from top to bottom, so that whatever loads when it comes into view has done so."""
-        height = self.page.evaluate("document.scrollingElement.scrollHeight")
-        for top in range(0, height, 800):
-            self.page.evaluate(f"scrollTo(0, {top})")
-            self.page.wait_for_timeout(30)
+        self.page.evaluate(WALK)
         self.page.wait_for_timeout(300)
 
 

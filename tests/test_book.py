@@ -15,7 +15,10 @@ from urllib.parse import unquote, urlsplit
 import pytest
 import yaml
 
+from posenc._explore.explorer import Explorer
+from posenc._explore.kept import kept
 from tests.browser import DESK, ROOT, Contexts, Opened
+from tests.panels import differences
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -33,6 +36,7 @@ def contents() -> list[str]:
 
 
 CONTENTS = contents()
+CHAPTERS = [page for page in CONTENTS if (ROOT / f"{page}.ipynb").exists()]
 PAGES = [*CONTENTS, "search", "genindex", "_modules/posenc/rope"]
 SAMPLES = ["chapters/index", "chapters/notation", "chapters/rope", "search", "_modules/posenc/rope"]
 
@@ -132,23 +136,47 @@ UNFOLD = """() => {
   document.querySelectorAll("details").forEach(e => e.open = true);
   document.querySelectorAll(".toggle-hidden").forEach(e => e.classList.remove("toggle-hidden"));
 }"""
-# A chapter has some 26,000 elements, and axe looks at each of them and at all that is around it. Two thirds are words
-# of code and signs of formulas. Words of code differ in a few ways only: in their own classes and styles, and in those
-# of all that is around them. The first of each kind stays, and copies become plain text. Signs of formulas are drawn by
-# styles and hidden from screen readers, so that axe has nothing to say of them. What is read aloud instead stays.
+# A chapter has some 20,000 elements, and axe looks at each of them and at all that is around it. Most are words of
+# code, rows of numbers, marks of pictures and signs of formulas. Words differ in a few ways only: in their own classes
+# and styles, and in those of all that is around them; rows likewise. The first of each kind stays. Marks have no words,
+# and signs of formulas are hidden from screen readers: axe has nothing to say of them. What is read aloud stays.
 THIN = """() => {
   const kinds = new Set();
+  const copy = kind => kinds.has(kind) || !kinds.add(kind);
   const around = e => !e || e === document.body ? "" : (e.localName === "section" ? "" :
     `${e.localName} ${e.getAttribute("class")} ${e.getAttribute("style")} < `) + around(e.parentElement);
-  for (const word of document.querySelectorAll("pre span:not(:has(*), [id])")) {
-    const kind = around(word);
-    if (kinds.has(kind) || !word.textContent.trim()) word.replaceWith(word.textContent);
-    else kinds.add(kind);
-  }
+  for (const word of document.querySelectorAll(":is(pre, .sig) :is(span, em):not(:has(*), [id])"))
+    if (!word.textContent.trim() || copy(around(word))) word.replaceWith(word.textContent);
+  for (const row of document.querySelectorAll("tbody tr:not(:has([id], a, input, button))"))
+    if (copy(around(row) + row.innerHTML.replace(/>[^<]+/g, ">"))) row.remove();
+  const marks = "svg :is(path, rect, circle, line, image, use):not(:has(*), [tabindex], [role], [aria-label])";
+  document.querySelectorAll(marks).forEach(mark => mark.remove());
   document.querySelectorAll("mjx-math[aria-hidden=true]").forEach(formula => formula.replaceChildren());
+  document.querySelectorAll("mjx-assistive-mml math").forEach(aloud => aloud.replaceChildren(aloud.textContent));
+}"""
+# Contrast follows from the style of an element and those of what is around it. Text of one look has one contrast, so
+# that axe measures the first of each look.
+LOOKS = """() => {
+  const look = new Map(), kinds = new Set();
+  const style = e => {
+    if (!e) return ["", ""];
+    if (look.has(e)) return look.get(e);
+    const s = getComputedStyle(e), [above, path] = style(e.parentElement);
+    const own = [s.color, s.backgroundColor, s.backgroundImage, s.opacity, s.fontSize, s.fontWeight, s.textShadow,
+      s.filter, s.mixBlendMode, s.display === "none", s.visibility].join(" ");
+    look.set(e, [own, own === above ? path : `${path} < ${own}`]);
+    return look.get(e);
+  };
+  for (const e of document.body.querySelectorAll("*")) {
+    const text = [...e.childNodes].some(child => child.nodeType === 3 && child.data.trim()) || "placeholder" in e;
+    const kind = text && style(e)[1];
+    e.toggleAttribute("data-look", text && !kinds.has(kind) && Boolean(kinds.add(kind)));
+  }
+  axe.configure({ rules: [{ id: "color-contrast", selector: "[data-look]" }] });
 }"""
 AXE_RUN = """options => axe.run(document, {...options, resultTypes: ['violations'], preload: false}).then(found =>
-  found.violations.map(({ id, help, nodes }) => `${id}: ${help}: ${nodes[0].html.slice(0, 200)}`))"""
+  found.violations.map(({ id, help, nodes }) => `${id}: ${help}: ` +
+    nodes.slice(0, 5).map(node => node.html.slice(0, 200)).join(" and ")))"""
 
 
 def accessible(opened: Opened) -> tuple[list[str], list[str]]:
@@ -160,13 +188,14 @@ def accessible(opened: Opened) -> tuple[list[str], list[str]]:
     for theme, options in (("light", {}), ("dark", {"runOnly": ["color-contrast"]})):
         opened.page.evaluate(f"document.documentElement.dataset.theme = '{theme}'")
         opened.page.wait_for_timeout(200)
+        opened.page.evaluate(LOOKS)
         found.append(opened.page.evaluate(AXE_RUN, options))
     return found[0], found[1]
 
 
 @dataclass
 class Visit:
-    """What one visit finds: to a page from disk, as wide as a phone and then as a desk, in light and then in dark."""
+    """What one visit to a page from disk finds: as wide as a phone, then as a desk; in light, then in dark."""
 
     problems: list[str]
     files: set[str]  # loaded at once, before anyone scrolls
@@ -176,8 +205,17 @@ class Visit:
     formulas: int
     bare: int
     wrong: list[str]
+    panels: float | Exception
+    """The largest difference from torch when every control moved, or what went wrong."""
     light: list[str]
     dark: list[str]
+
+
+def explorers(book: Path, page: str) -> dict[str, Explorer]:
+    """The panels of a page, as the build kept them."""
+    found = kept(book.parent / "explorers" / page.removeprefix("chapters/")) if page in CHAPTERS else {}
+    assert bool(found) == (page in CHAPTERS), f"{page} has no explorer"
+    return found
 
 
 @pytest.fixture(scope="module")
@@ -186,7 +224,7 @@ def visit(request: pytest.FixtureRequest, book: Path, browser: Browser) -> Itera
     contexts, clean = Contexts(browser, f"visit-{request.param}"), False
     try:
         opened = contexts.open(
-            address(book.as_uri(), request.param), viewport=PHONE, has_touch=True, color_scheme="light"
+            address(book.as_uri(), request.param), viewport=PHONE, has_touch=True, color_scheme="light", offline=True
         )
         files = local(opened.requested, book.as_uri())
         opened.walk()
@@ -196,10 +234,16 @@ def visit(request: pytest.FixtureRequest, book: Path, browser: Browser) -> Itera
         wrong = page.locator("mjx-merror").all_text_contents()
         page.set_viewport_size(DESK)
         page.wait_for_timeout(300)
+        panels: float | Exception = 0.0
+        try:
+            panels = differences(page, explorers(book, request.param))
+        except Exception as error:
+            panels = error
         problems = list(opened.problems)
         light, dark = accessible(opened)
-        found = Visit(problems, files, width, wide, cut, formulas, bare, wrong, light, dark)
-        clean = not any((found.problems, width > PHONE["width"], cut, bare, wrong, light, dark))
+        found = Visit(problems, files, width, wide, cut, formulas, bare, wrong, panels, light, dark)
+        faults = (problems, width > PHONE["width"], cut, bare, wrong, isinstance(panels, Exception), light, dark)
+        clean = not any(faults)
         yield found
     finally:
         contexts.close(keep=not clean)
@@ -256,6 +300,16 @@ def test_mathematics_is_set(visit: Visit, request: pytest.FixtureRequest) -> Non
     assert not visit.wrong
 
 
+@each(CHAPTERS)
+def test_every_control_moves_and_the_page_equals_torch(
+    visit: Visit, record_property: Callable[[str, object], None]
+) -> None:
+    if isinstance(visit.panels, Exception):
+        raise visit.panels
+    print(f"largest difference from torch {visit.panels:.1e}")
+    record_property("largest difference from torch", visit.panels)
+
+
 @each(PAGES)
 def test_is_accessible_in_light(visit: Visit) -> None:
     assert not visit.light
@@ -274,8 +328,11 @@ def test_axe_finds_one_fault_among_copies(book: Path, open_page: Open) -> None:
           const words = [...document.querySelectorAll("pre span:not(:has(*))")].filter(e => /\\w/.test(e.textContent));
           words.at(-1).classList.add("pale");
           words.at(-2).classList.add("dim");
+          const cells = [...document.querySelectorAll("tbody td, tbody td *")].filter(e => !e.children.length);
+          cells.at(-1).classList.add("faint");
           document.querySelector("article p").insertAdjacentHTML("beforeend", "<img src='data:,'>");
           document.head.insertAdjacentHTML("beforeend", `<style>[data-theme=light] .pale { color: #ddd !important }
+            [data-theme=dark] .faint { opacity: 0.2 }
             [data-theme=dark] .dim { color: #444 !important }</style>`);
         }"""
     )
@@ -284,14 +341,17 @@ def test_axe_finds_one_fault_among_copies(book: Path, open_page: Open) -> None:
     assert "pale" in sorted(light)[0]
     assert [found.split(":")[0] for found in dark] == ["color-contrast"]
     assert "dim" in dark[0]
+    assert "faint" in dark[0]
 
 
-@pytest.mark.parametrize("page", SAMPLES)
-def test_over_http_the_same_files_are_loaded(book: Path, server: str, open_page: Open, page: str) -> None:
-    over_http, from_disk = (open_page(address(base, page)) for base in (server, book.as_uri()))
-    assert local(over_http.requested, server) == local(from_disk.requested, book.as_uri())
-    over_http.walk()
-    assert not over_http.problems
+@each(SAMPLES)
+def test_over_http_the_same_files_are_loaded(
+    visit: Visit, server: str, open_page: Open, request: pytest.FixtureRequest
+) -> None:
+    opened = open_page(address(server, request.node.callspec.id))
+    assert local(opened.requested, server) == visit.files
+    opened.walk()
+    assert not opened.problems
 
 
 def test_the_colours_of_the_notation_reach_the_formulas(book: Path, open_page: Open) -> None:

@@ -180,6 +180,23 @@ def test_a_build_with_faults_is_not_taken_for_done(
         assert pickle.exists() == kept
 
 
+def test_pages_of_what_is_gone_do_not_stay(extension: ModuleType, tmp_path: Path) -> None:
+    pages = {name: tmp_path / f"{name}.html" for name in (
+        "chapters/rope", "chapters/old", "_modules/index", "_modules/posenc/rope", "_modules/posenc/old", "search",
+    )}  # fmt: skip
+    for path in (*pages.values(), tmp_path / extension.ICONS):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    env = SimpleNamespace(found_docs={"chapters/rope"}, _viewcode_modules={"posenc.rope": ()})
+    config = SimpleNamespace(root_doc="chapters/rope", html_title="Book")
+    app = SimpleNamespace(
+        warningiserror=True, keep_going=True, _warncount=0, doctreedir=tmp_path, outdir=tmp_path, env=env,
+        config=config, builder=SimpleNamespace(format="html"),
+    )  # fmt: skip
+    extension.finish(app, None)
+    assert {name for name, path in pages.items() if not path.exists()} == {"chapters/old", "_modules/posenc/old"}
+
+
 def test_git_that_fails_is_no_error(extension: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(extension, "ROOT", tmp_path)
     assert extension.git("remote", "get-url", "nowhere") == ""

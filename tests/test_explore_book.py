@@ -1,129 +1,26 @@
-"""explore() in the built book, in a real browser: every control of every explorer, against torch."""
+"""explore() on a page, in a real browser: what a page without script shows, and pages made to be difficult.
+
+That every control of every panel of the book moves, and gives what torch gives, is part of the visit in test_book.py.
+"""
 
 from __future__ import annotations
 
-import base64
 import re
 import shutil
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 
 from posenc import Heatmap, Lines, Plane, Readout, explore, logarithmic, sinusoidal
-from posenc._explore.controls import Choice, Slider
 from posenc._explore.explorer import Explorer
-from posenc._explore.kept import kept
 from posenc._explore.panel import Page
 from posenc._explore.sphinx import ship
 from tests.browser import served
+from tests.panels import compare, live, read, settled
 
 ROOT = Path(__file__).parents[1]
 CHAPTERS = sorted(path.stem for path in (ROOT / "chapters").glob("*.ipynb"))
-READ = """id => {
-  const { panel } = document.getElementById(id);
-  const coded = bytes => {
-    let text = "";
-    for (let i = 0; i < bytes.length; i += 8192) text += String.fromCharCode(...bytes.subarray(i, i + 8192));
-    return btoa(text);
-  };
-  const tensors = panel.tensors.map(({ shape, data }) =>
-    ({ shape, data: coded(new Uint8Array(data.buffer, data.byteOffset, data.byteLength)) }));
-  return { shown: panel.shown, tensors };
-}"""
-
-
-def live(page, identity: str) -> None:
-    page.evaluate("id => document.getElementById(id).scrollIntoView()", identity)
-    try:
-        page.wait_for_selector(f"#{identity}.pe-live", timeout=30_000)
-    except Exception as error:
-        state = page.evaluate(
-            """id => { const { panel } = document.getElementById(id);
-               return [panel?.message.textContent, panel?.running, panel?.progress.hidden, scrollY, innerHeight]; }""",
-            identity,
-        )
-        raise AssertionError(f"{identity} does not come alive: {state}") from error
-    settled(page, identity)
-
-
-def settled(page, identity: str) -> None:
-    page.wait_for_function(
-        """id => { const { panel } = document.getElementById(id);
-           return !panel.running && Object.keys(panel.values).every(n => panel.values[n] === panel.shown[n]); }""",
-        arg=identity,
-    )
-
-
-def compare(page, identity: str, explorer: Explorer) -> float:
-    """The largest difference between what the page holds and what torch returns, relative to the largest value."""
-    got = page.evaluate(READ, identity)
-    wanted = explorer.run(explorer.unwire(got["shown"]))
-    assert len(got["tensors"]) == len(wanted)
-    largest = 0.0
-    for ours, true in zip(got["tensors"], wanted, strict=True):
-        assert ours["shape"] == list(true.shape)
-        data = np.frombuffer(base64.b64decode(ours["data"]), np.float32).reshape(ours["shape"])
-        np.testing.assert_array_equal(np.isfinite(data), np.isfinite(true.numpy()))
-        finite = np.isfinite(data)
-        scale = max(1.0, float(np.abs(true.numpy()[finite]).max(initial=0.0)))
-        largest = max(largest, float(np.abs(data - true.numpy())[finite].max(initial=0.0)) / scale)
-    return largest
-
-
-def move(page, identity: str, explorer: Explorer):
-    """Move each control of a panel, as a reader would: to both ends and between; back to its start after each."""
-    root = page.locator(f"#{identity}")
-    for control in explorer.controls:
-        label = control.name.replace("_", " ")
-        if isinstance(control, Slider):
-            slider = root.get_by_role("slider", name=label, exact=True)
-            start = slider.input_value()
-            for key in ("Home", "PageUp", "ArrowRight", "End", "ArrowLeft"):
-                slider.focus()
-                page.keyboard.press(key)
-                settled(page, identity)
-                yield f"{control.name} {key}"
-            slider.evaluate("(s, v) => { s.value = v; s.dispatchEvent(new Event('input')); }", start)
-        elif isinstance(control, Choice):
-            select = root.get_by_role("combobox", name=label, exact=True)
-            for index in reversed(range(len(control.values))):
-                select.select_option(index=index)
-                settled(page, identity)
-                yield f"{control.name} {control.labels[index]}"
-            select.select_option(index=control.index(control.start))
-        else:
-            for _ in range(2):
-                root.get_by_role("checkbox", name=label, exact=True).click()
-                settled(page, identity)
-                yield control.name
-    settled(page, identity)
-
-
-@pytest.mark.parametrize("stem", CHAPTERS)
-def test_every_control_moves_and_the_page_equals_torch(stem, book, open_page, record_property):
-    shown = kept(book.parent / "explorers" / stem)
-    assert shown, f"{stem} has no explorer"
-    opened = open_page((book / "chapters" / f"{stem}.html").as_uri(), offline=True)
-    page, largest = opened.page, 0.0
-    assert sorted(page.eval_on_selector_all("figure.pe-panel", "all => all.map(e => e.id)")) == sorted(shown)
-    for identity, explorer in shown.items():
-        live(page, identity)
-        largest = max(largest, compare(page, identity, explorer))
-        for moved in move(page, identity, explorer):
-            far = compare(page, identity, explorer)
-            assert far < 1e-3, f"{identity}: after {moved} the page differs from torch by {far:.2g}"
-            largest = max(largest, far)
-        for label, values in explorer.presets.items():
-            page.locator(f"#{identity}").get_by_role("button", name=label, exact=True).click()
-            settled(page, identity)
-            assert page.evaluate(READ, identity)["shown"].items() >= explorer.wire(values).items()
-            largest = max(largest, compare(page, identity, explorer))
-        assert page.locator(f"#{identity} .pe-message").is_hidden()
-    print(f"{stem}: {len(shown)} explorers, largest difference from torch {largest:.1e}")
-    record_property("largest difference from torch", largest)
-    assert not opened.problems
 
 
 @pytest.mark.parametrize("stem", CHAPTERS)
@@ -245,7 +142,7 @@ def test_rubbish_in_a_field_is_refused_in_place(opened):
     field.press("Enter")
     settled(page, "explore-encoding")
     assert message.is_hidden()
-    assert page.evaluate(READ, "explore-encoding")["shown"]["base"] == 500_000
+    assert read(page, "explore-encoding")["shown"]["base"] == 500_000
     ranges = {"length": (8, 512), "dim": (8, 128, 8), "base": logarithmic(10, 1e6)}
     assert compare(page, "explore-encoding", Explorer(encoding, (Heatmap(), Lines()), ranges)) < 1e-4
 
@@ -360,11 +257,11 @@ def test_a_link_reopens_the_same_state(address, made, open_page, request):
     settled(page, "explore-turned")
     root.get_by_role("button", name="Copy link").click()
     page.wait_for_function("location.hash.length > 10")
-    before = page.evaluate(READ, "explore-turned")
+    before = read(page, "explore-turned")
     again = open_page(page.url).page
     again.wait_for_selector("#explore-turned.pe-live")
     settled(again, "explore-turned")
-    assert again.evaluate(READ, "explore-turned") == before
+    assert read(again, "explore-turned") == before
     assert before["shown"]["twice"] is True
     assert before["shown"]["sign"] == 1
     top = again.evaluate("document.getElementById('explore-turned').getBoundingClientRect().top")
@@ -408,7 +305,7 @@ def test_a_finger_moves_a_slider_on_a_phone(made, open_page):
     assert box["height"] >= 24
     page.touchscreen.tap(box["x"] + box["width"] * 0.9, box["y"] + box["height"] / 2)
     settled(page, "explore-encoding")
-    assert page.evaluate(READ, "explore-encoding")["shown"]["length"] > 400
+    assert read(page, "explore-encoding")["shown"]["length"] > 400
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import io
 import re
-import subprocess
-import sys
 import xml.etree.ElementTree as ET
 
 import numpy as np
@@ -168,15 +166,3 @@ def test_colours_are_legible_in_light_and_dark():
 )
 def test_empty_and_single_data_are_drawn(view, data):
     assert "<svg" in plot.draw(view, data, alt="nothing much").svg()
-
-
-def test_pictures_need_neither_widgets_nor_the_bundled_front_end():
-    program = (
-        "import sys; sys.modules.update(anywidget=None, ipywidgets=None, traitlets=None)\n"
-        "import posenc; from posenc import plot\n"
-        "assert 'posenc._explore' not in sys.modules\n"
-        "assert plot.heatmap([[1, 0], [0, 1]], alt='a diagonal').svg().startswith('<svg')\n"
-        "assert posenc.properties(posenc.RoPE(16), length=16)['unique'].figure().png()\n"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -27,7 +28,11 @@ class Probe:
         self.backend_outputs: dict[str, Tensor | str] = {}  # of each backend, or why there is none
         self.encoding = copy.deepcopy(encoding)
         self.tolerance = 1e-6 if dtype == torch.float64 else 1e-4  # of the spread: no more than rounding
-        self.projection = self.random(3, heads, head_dim, model_dim) * model_dim**-0.5
+
+    @cached_property
+    def projection(self) -> Tensor:
+        """The weights of q, k and v, (3, H, d, D); drawn once there is an encoding that can be run."""
+        return self.random(3, self.heads, self.head_dim, self.model_dim) * self.model_dim**-0.5
 
     def sizes(self) -> str:
         return f"model_dim={self.model_dim}, heads={self.heads}, head_dim={self.head_dim}, length={self.length}"

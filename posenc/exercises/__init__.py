@@ -53,11 +53,26 @@ class Verdict:
 
 
 def check(name: str, attempt: Callable[..., Any]) -> Verdict:
-    """Holds what a reader wrote against the invariants of an exercise -> the first that fails, or that all hold.
+    """Checks what a reader wrote against the invariants of an exercise.
 
-    `attempt` is a function, or a class for exercises that ask for one. Whatever it raises or returns ends up in the
-    verdict. It runs on the CPU, without gradients, and the random state is left as it was. Raises ValueError if there
-    is no exercise of that name, and TypeError if `attempt` cannot be called.
+    The attempt runs on the CPU, without gradients, and the random state is left as it was. Whatever it raises or
+    returns ends up in the verdict.
+
+    Args:
+        name: the exercise, as its chapter calls it; `names()` lists them.
+        attempt: a function, or a class where the exercise asks for one.
+
+    Returns:
+        The first invariant that fails, with a counter-example, or that all hold. It is true if all hold.
+
+    Raises:
+        ValueError: if there is no exercise of that name.
+        TypeError: if `attempt` cannot be called.
+
+    Example:
+        >>> from posenc import exercises
+        >>> bool(exercises.check("alibi_slopes", lambda heads: torch.ones(heads)))
+        False
     """
     known = _exercises()
     if name not in known:

@@ -65,6 +65,7 @@ class View {
 
   frame(plot) {
     plot.setAttribute("aria-hidden", "true");
+    plot.querySelector("style").remove(); // style.css has these rules: a new sheet at each move would restyle all of the page
     return plot;
   }
 }
