@@ -14,6 +14,8 @@ PIP := $(BIN)/python -m pip install --disable-pip-version-check --constraint $(C
 # read-only. (Not abspath: it would stumble over a space.)
 export MPLCONFIGDIR := $(CURDIR)/_build/matplotlib
 export JUPYTER_RUNTIME_DIR := $(CURDIR)/_build/jupyter_runtime
+# Some sixty processes import the package and the tests: what Python compiles is kept, whatever the reader's setting.
+unexport PYTHONDONTWRITEBYTECODE
 SET := pyproject.toml $(CONSTRAINTS) hatch_build.py package-lock.json
 # $(call install,book) installs an extra, unless what is installed was installed from the same files. So a new date on
 # a file, as a change of branches brings, asks for no network.
@@ -32,7 +34,7 @@ NBVAL := $(PYTEST) --nbval chapters
 ONE := OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1}
 PLAIN := ATEN_CPU_CAPABILITY=default OMP_NUM_THREADS=2
 
-.PHONY: help book serve test quick nbval nbval-plain check alone random lowest scheme notebooks checked mutants bench clean \
+.PHONY: help book built serve test quick nbval nbval-plain check alone random lowest scheme notebooks checked mutants bench clean \
         front chromium
 
 help:
@@ -78,6 +80,10 @@ book: front
 	@echo "The book is built. Open $(abspath $(HTML))"
 	@echo "or run: make serve"
 
+# The book for the tests, which refuse one that is not of the present files.
+built: front
+	@$(BIN)/python chapters/_ext/stamp.py || $(MAKE) --no-print-directory book
+
 serve:
 	@test -f $(HTML) || { echo "There is no book yet: run make book" >&2; exit 1; }
 	@echo "The book is on http://localhost:$(PORT)/ (Ctrl+C stops)"
@@ -97,7 +103,7 @@ chromium:
 	fi
 
 # One run of units and notebooks, so that neither waits for the last test of the other.
-test: book $(VENV)/.test chromium
+test: built $(VENV)/.test chromium
 	@all=passed; plain=passed; \
 	$(ONE) $(PYTEST) --nbval tests chapters || all=FAILED; \
 	$(PLAIN) $(NBVAL) --training || plain=FAILED; \
@@ -122,14 +128,14 @@ check: $(VENV)/.test
 	$(BIN)/lint-imports --no-logo
 
 # Each file of tests in a process of its own: none may lean on what another leaves behind.
-alone: book $(VENV)/.test
+alone: built $(VENV)/.test
 	@failed=; for file in tests/test_*.py; do \
 	  echo "$$file"; $(BIN)/python -m pytest -q "$$file" || failed="$$failed $$file"; \
 	done; \
 	test -z "$$failed" || { echo "failed alone:$$failed" >&2; exit 1; }
 
 # In random order; SEED=… repeats one, and a run prints its own.
-random: book $(VENV)/.test
+random: built $(VENV)/.test
 	@$(PYTEST) -p randomly $(if $(SEED),--randomly-seed=$(SEED)) tests
 
 # The package with the oldest versions that pyproject.toml promises, in an environment apart. What compares the package

@@ -95,8 +95,8 @@ def extension(name: str) -> ModuleType:
 @pytest.fixture(scope="session")
 def book() -> Path:
     """The folder of the built book."""
-    execution = extension("execution")
-    if execution.built(HTML) != execution.fingerprint():
+    stamp = extension("stamp")
+    if stamp.built(HTML) != stamp.fingerprint():
         what = "is not built from the present files" if HTML.exists() else "is not there"
         pytest.fail(f"the book in {HTML} {what}: run make book", pytrace=False)
     return HTML

@@ -25,9 +25,10 @@ READ = """panel => {
     ({ shape, data: coded(new Uint8Array(data.buffer, data.byteOffset, data.byteLength)) }));
   return { shown: { ...panel.shown }, tensors };
 }"""
-# One control goes through values, as by a reader's hand, and what the panel holds is read after each. All of it in one
-# call, since a page of a chapter takes longer to find a control than to move it.
-MOVE = f"""async (input, [id, values]) => {{
+# One control goes through values, as by a reader's hand, and what the panel holds is read after each; then the graph is
+# asked for more values, which nobody draws. All of it in one call, since to find a control on the page of a chapter
+# takes longer than to move it.
+MOVE = f"""async (input, [id, name, values, asked]) => {{
   const {{ panel }} = document.getElementById(id), read = {READ}, settled = {SETTLED}, found = [];
   for (const value of values) {{
     if (input.type === "checkbox") input.click();
@@ -41,6 +42,10 @@ MOVE = f"""async (input, [id, values]) => {{
       await new Promise(requestAnimationFrame);
     }}
     found.push(read(panel));
+  }}
+  for (const value of asked) {{
+    const shown = {{ ...panel.shown, [name]: value }};
+    found.push(read({{ shown, tensors: await panel.engine.compute(shown) }}));
   }}
   return found;
 }}"""
@@ -89,28 +94,39 @@ def compare(page: Page, identity: str, explorer: Explorer) -> float:
     return difference(read(page, identity), explorer)
 
 
+def between(control: Slider) -> list[int | float]:
+    """Two values inside the range of a slider: a third of the way up, and nearly at the end."""
+    if control.integer:
+        steps = int((control.max - control.min) // control.step)
+        return [int(control.min + control.step * step) for step in (steps // 3, max(0, steps - 1))]
+    if control.log:
+        return [control.min * (control.max / control.min) ** share for share in (0.37, 0.98)]
+    return [control.min + (control.max - control.min) * share for share in (0.37, 0.98)]
+
+
 def moves(page: Page, identity: str, explorer: Explorer) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Move each control of a panel to both ends and between, then back to its start: what it does, what is there."""
+    """Move each control of a panel to its ends and back to its start, and ask for values between: what is there."""
     root = page.locator(f"#{identity}")
     for control in explorer.controls:
         label = control.name.replace("_", " ")
         values: list[Any]
+        asked: list[Any] = []
         if isinstance(control, Slider):
             input = root.get_by_role("slider", name=label, exact=True)
-            low, high, start = (int(input.evaluate(f"e => e.{name}")) for name in ("min", "max", "value"))
-            values = [low, low + (high - low) // 3, high, max(low, high - 1), start]
+            values = [int(input.evaluate(f"e => e.{name}")) for name in ("min", "max", "value")]
+            asked = between(control)
         elif isinstance(control, Choice):
             input = root.get_by_role("combobox", name=label, exact=True)
             values = [*map(str, reversed(range(len(control.values)))), str(control.index(control.start))]
         else:
             input = root.get_by_role("checkbox", name=label, exact=True)
             values = [not control.start, control.start]
-        found = input.evaluate(MOVE, [identity, values])
-        seen = {got["shown"][control.name] for got in found}
+        found = input.evaluate(MOVE, [identity, control.name, values, asked])
+        seen = {got["shown"][control.name] for got in found[: len(values)]}
         assert len(seen) == len(set(values)), (
             f"{identity}: {control.name} takes only {seen} on its way through {values}"
         )
-        for value, got in zip(values, found, strict=True):
+        for value, got in zip([*values, *asked], found, strict=True):
             yield f"{control.name} {value}", got
 
 

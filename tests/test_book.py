@@ -350,7 +350,8 @@ def test_over_http_the_same_files_are_loaded(
 ) -> None:
     opened = open_page(address(server, request.node.callspec.id))
     assert local(opened.requested, server) == visit.files
-    opened.walk()
+    if request.node.callspec.id in CHAPTERS:
+        opened.walk()  # to where the panels ask for their runtime
     assert not opened.problems
 
 

@@ -25,6 +25,11 @@ def execution() -> ModuleType:
     return browser.extension("execution")
 
 
+@pytest.fixture(scope="module")
+def stamp() -> ModuleType:
+    return browser.extension("stamp")
+
+
 @pytest.fixture
 def clone(extension: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
     """git, in an empty repository that the extension takes for the book's."""
@@ -79,9 +84,9 @@ def test_launch_buttons_need_a_repository(extension: ModuleType, clone: Callable
 
 
 @pytest.fixture
-def tree(execution: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], Path]:
+def tree(stamp: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], Path]:
     """write(name, text) in an empty tree that the extension takes for the book's."""
-    monkeypatch.setattr(execution, "ROOT", tmp_path)
+    monkeypatch.setattr(stamp, "ROOT", tmp_path)
 
     def write(name: str, text: str) -> Path:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
@@ -91,27 +96,27 @@ def tree(execution: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     return write
 
 
-def test_an_edit_in_the_package_changes_the_key(execution: ModuleType, tree: Callable[[str, str], Path]) -> None:
+def test_an_edit_in_the_package_changes_the_key(stamp: ModuleType, tree: Callable[[str, str], Path]) -> None:
     keys = []
     for text in ("a = 1\n", "a = 1\n", "a = 2\n"):
         source = tree("posenc/deep/rope.py", text)
-        keys.append(execution.key())
+        keys.append(stamp.key())
     source.rename(source.with_name("other.py"))
-    keys.append(execution.key())
+    keys.append(stamp.key())
     tree("posenc/results.json", "{}")  # which chapters read
-    keys.append(execution.key())
+    keys.append(stamp.key())
     for weights in ("one", "two"):  # which pages show
         tree("posenc/weights.safetensors", weights)
-        keys.append(execution.key())
+        keys.append(stamp.key())
     assert keys[0] == keys[1]
     assert len(set(keys)) == 6
 
 
 def test_the_present_cache_and_the_newest_others_are_kept(
-    execution: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    execution: ModuleType, stamp: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(execution, "ROOT", tmp_path)
-    home, present = tmp_path / ".jupyter_cache", execution.key()
+    monkeypatch.setattr(stamp, "ROOT", tmp_path)
+    home, present = tmp_path / ".jupyter_cache", stamp.key()
     for age, name in enumerate((*"abcdef", present)):  # a is the newest, the present one the oldest
         (home / name).mkdir(parents=True)
         os.utime(home / name, (1e9 - age, 1e9 - age))
@@ -122,21 +127,25 @@ def test_the_present_cache_and_the_newest_others_are_kept(
     assert sorted(path.name for path in home.iterdir()) == sorted([present, *others])
 
 
-def test_any_file_of_the_book_changes_the_fingerprint(execution: ModuleType, tree: Callable[[str, str], Path]) -> None:
-    seen = [execution.fingerprint()]
+def test_any_file_of_the_book_changes_the_fingerprint(stamp: ModuleType, tree: Callable[[str, str], Path]) -> None:
+    seen = [stamp.fingerprint()]
     for name in ("chapters/rope.ipynb", "chapters/assets/book.css", "posenc/rope.py", "_config.yml", "references.bib",
                  "posenc/_explore/static/page.js"):  # fmt: skip
         for text in ("one", "another"):
             tree(name, text)
-            seen.append(execution.fingerprint())
+            seen.append(stamp.fingerprint())
     assert len(set(seen)) == len(seen)
     tree("chapters/.ipynb_checkpoints/rope.ipynb", "one")
     tree("chapters/_ext/__pycache__/book.pyc", "one")
-    assert execution.fingerprint() == seen[-1]
+    assert stamp.fingerprint() == seen[-1]
 
 
 def test_only_a_build_that_succeeds_is_stamped(
-    execution: ModuleType, tree: Callable[[str, str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    execution: ModuleType,
+    stamp: ModuleType,
+    tree: Callable[[str, str], Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     out = tmp_path / "_build/html"
     out.mkdir(parents=True)
@@ -151,14 +160,14 @@ def test_only_a_build_that_succeeds_is_stamped(
         execution.begin(app)
         tree("chapters/index.md", "edited while it is being built")
         execution.finish(app, error)
-        return execution.built(out)
+        return stamp.built(out)
 
     tree("chapters/index.md", "first")
-    before = execution.fingerprint()
-    assert build() == before != execution.fingerprint()
-    assert build() == execution.fingerprint()
+    before = stamp.fingerprint()
+    assert build() == before != stamp.fingerprint()
+    assert build() == stamp.fingerprint()
     assert build(warnings=1) == ""
-    assert build() == execution.fingerprint()
+    assert build() == stamp.fingerprint()
     assert build(error=ValueError()) == ""
 
 
@@ -217,9 +226,11 @@ print(6 * 7)"""
 
 
 @pytest.fixture
-def build(execution: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
+def build(
+    execution: ModuleType, stamp: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., list[str]]:
     """build(stem="cell", …) executes notebooks as a build does; returns what it logs."""
-    monkeypatch.setattr(execution, "ROOT", tmp_path)
+    monkeypatch.setattr(stamp, "ROOT", tmp_path)
     config = SimpleNamespace(nb_execution_cache_path=str(tmp_path / "cache"), nb_execution_timeout=60)
     env = SimpleNamespace(doc2path=lambda name: str(tmp_path / name))
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import pybtex.plugin
 from docutils import nodes
-from execution import NotebookError, key
+from execution import NotebookError
 from pybtex.style import template
 from pybtex.style.formatting.unsrt import Style as Unsorted
 from sphinx.application import Sphinx
@@ -27,6 +27,7 @@ from sphinx.errors import ExtensionError
 from sphinx.util.docutils import SphinxDirective
 from sphinxcontrib.bibtex.plugin import register_plugin
 from sphinxcontrib.bibtex.style.referencing.author_year import AuthorYearReferenceStyle
+from stamp import key
 
 from posenc.table import Table
 

@@ -8,17 +8,16 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import os
 import shutil
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import nbformat
+import stamp
 from jupyter_cache import get_cache  # type: ignore[import-untyped]
 from jupyter_cache.base import CacheBundleIn  # type: ignore[import-untyped]
 from jupyter_cache.cache.main import NbArtifacts  # type: ignore[import-untyped]
@@ -32,7 +31,6 @@ from sphinx.util import logging
 from posenc._explore.kept import FOLDER
 from posenc._explore.sphinx import failure
 
-ROOT = Path(__file__).resolve().parents[2]
 CACHES_KEPT = 3  # one for the present package, two for branches that one changes between
 AT_ONCE = min(4, os.cpu_count() or 1)  # kernels; each takes about 700 MB
 log = logging.getLogger(__name__)
@@ -44,46 +42,10 @@ class NotebookError(SphinxError):
     category = "Notebook error"
 
 
-def key() -> str:
-    """One short word for all that a notebook's outputs depend on apart from the notebook itself."""
-    digest = hashlib.sha256()
-    files = [path for kind in ("*.py", "*.json", "*.safetensors") for path in (ROOT / "posenc").rglob(kind)]
-    for path in sorted(files):  # programs, and the results and weights that chapters read
-        digest.update(path.relative_to(ROOT).as_posix().encode() + b"\0" + path.read_bytes())
-    for name in ("torch", "numpy", "onnx-ir", "onnxscript", "matplotlib", "ipython"):
-        digest.update(f"{name} {metadata.version(name)}\n".encode())
-    return digest.hexdigest()[:16]
-
-
-def fingerprint() -> str:
-    """One word for all files that the book is built from, and the package and its libraries as in `key`."""
-    digest = hashlib.sha256(key().encode())
-    files = [path for path in (ROOT / "chapters").rglob("*") if path.is_file() and not _scratch(path)]
-    files += (ROOT / "posenc/_explore/static").glob("*")  # the front end, which pages carry
-    files += [ROOT / name for name in ("_config.yml", "_toc.yml", "references.bib", "package-lock.json")]
-    for path in sorted(path for path in files if path.exists()):
-        digest.update(path.relative_to(ROOT).as_posix().encode() + b"\0" + path.read_bytes())
-    return digest.hexdigest()
-
-
-def _scratch(path: Path) -> bool:
-    return any(part == "__pycache__" or part.startswith(".") for part in path.relative_to(ROOT).parts)
-
-
-def built(out: Path) -> str:
-    """The fingerprint of the files that the book in ``out`` was built from; empty if its build did not succeed."""
-    stamp = _stamp(out)
-    return stamp.read_text(encoding="utf-8") if stamp.exists() else ""
-
-
-def _stamp(out: Path) -> Path:
-    return out.parent / "built-from"
-
-
 def cache(app: Sphinx, config: Config) -> None:
     """Keep executions under the package's key; Sphinx reads all pages again when the key changes."""
     home = Path(app.outdir).parent / ".jupyter_cache"
-    current = home / key()
+    current = home / stamp.key()
     current.mkdir(parents=True, exist_ok=True)
     os.utime(current)
     for old in sorted(home.iterdir(), key=lambda path: path.stat().st_mtime)[:-CACHES_KEPT]:
@@ -103,8 +65,8 @@ def kernel(app: Sphinx, config: Config) -> None:
 def begin(app: Sphinx) -> None:
     """Withdraw the stamp until the build has succeeded; an edit while it runs belongs to the next build."""
     if app.builder.format == "html":
-        _stamp(Path(app.outdir)).unlink(missing_ok=True)
-        app.book_fingerprint = fingerprint()  # type: ignore[attr-defined]
+        stamp.file(Path(app.outdir)).unlink(missing_ok=True)
+        app.book_fingerprint = stamp.fingerprint()  # type: ignore[attr-defined]
 
 
 def execute(app: Sphinx, env: Any, docnames: list[str]) -> None:
@@ -126,7 +88,7 @@ def execute(app: Sphinx, env: Any, docnames: list[str]) -> None:
             else:
                 failed.append(path.name)
                 told = failure(error) if isinstance(error, CellExecutionError) else str(error)
-                log.error("%s: %s", path.relative_to(ROOT), told)
+                log.error("%s: %s", path.relative_to(stamp.ROOT), told)
     if failed:
         raise NotebookError(f"{', '.join(sorted(failed))}: execution failed, as told above")
 
@@ -186,7 +148,7 @@ def finish(app: Sphinx, exception: Exception | None) -> None:
             with cache.cache_artefacts_temppath(record.pk) as kept:
                 shutil.copytree(kept, out.parent / "explorers" / path.stem)
     if not ((app.warningiserror or app.keep_going) and app._warncount):  # -W --keep-going: Sphinx sets only the latter
-        _stamp(out).write_text(app.book_fingerprint, encoding="utf-8")  # type: ignore[attr-defined]
+        stamp.file(out).write_text(app.book_fingerprint, encoding="utf-8")  # type: ignore[attr-defined]
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
