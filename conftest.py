@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import tempfile
@@ -71,6 +72,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             "browser" in getattr(item, "fixturenames", ()), item.nodeid.split("::")[0] in PARTS,
             -length[item.path] if item.path.suffix == ".ipynb" else 0,
         ))  # fmt: skip
+
+
+def pytest_collection_finish() -> None:
+    """What is there when the tests begin stays: the garbage collector need not look at it again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:

@@ -80,7 +80,7 @@ def oracle(q, k, v, encoding, qpos, kpos, causal=True, mask=None, scale=None) ->
                     if not mask[b, h, i, j] or (causal and distance < 0):
                         continue
                     kj = k[b, h // groups, j]
-                    s = sum(q[b, h, i, c].item() * kj[c].item() for c in range(dim))
+                    s = sum(x * y for x, y in zip(q[b, h, i].tolist(), kj.tolist(), strict=True))
                     s *= 1 / math.sqrt(dim) if scale is None else scale
                     if isinstance(encoding, Slope):
                         s += -encoding.slope[h].item() * distance

@@ -133,7 +133,8 @@ CUT = """[...document.querySelectorAll('.bd-article .math')].filter(e => e.scrol
   && !['auto', 'scroll'].includes(getComputedStyle(e).overflowX)).slice(0, 5).map(e => e.textContent)"""
 BARE = "[...document.querySelectorAll('.math')].filter(e => !e.querySelector('mjx-container')).length"
 UNFOLD = """() => {
-  document.querySelectorAll("details").forEach(e => e.open = true);
+  const tables = [...document.querySelectorAll("details.pe-table")];  // of numbers, one like the other: the first will do
+  document.querySelectorAll("details").forEach(e => e.open = !tables.includes(e) || e === tables[0]);
   document.querySelectorAll(".toggle-hidden").forEach(e => e.classList.remove("toggle-hidden"));
 }"""
 # A chapter has some 20,000 elements, and axe looks at each of them and at all that is around it. Most are words of
