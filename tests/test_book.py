@@ -133,7 +133,7 @@ CUT = """[...document.querySelectorAll('.bd-article .math')].filter(e => e.scrol
   && !['auto', 'scroll'].includes(getComputedStyle(e).overflowX)).slice(0, 5).map(e => e.textContent)"""
 BARE = "[...document.querySelectorAll('.math')].filter(e => !e.querySelector('mjx-container')).length"
 UNFOLD = """() => {
-  const tables = [...document.querySelectorAll("details.pe-table")];  // of numbers, one like the other: the first will do
+  const tables = [...document.querySelectorAll("details.pe-table")];  // of numbers: the first stands for all
   document.querySelectorAll("details").forEach(e => e.open = !tables.includes(e) || e === tables[0]);
   document.querySelectorAll(".toggle-hidden").forEach(e => e.classList.remove("toggle-hidden"));
 }"""
