@@ -7,11 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from matplotlib.colors import to_rgb
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from posenc import Encoding, attention_weights
+
+PAPERS = ("#ffffff", "#14181e")  # what pictures lie on, in light and in dark
 
 
 def close(found: Tensor, expected: Tensor, atol: float = 1e-12) -> None:
@@ -84,3 +87,15 @@ class Sizes(TorchDispatchMode):
     @property
     def largest(self) -> int:
         return max(self.of.values())
+
+
+def luminance(colour: str) -> float:
+    """The relative luminance of WCAG, 0 for black and 1 for white."""
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in to_rgb(colour)]
+    return float(np.dot(linear, (0.2126, 0.7152, 0.0722)))
+
+
+def contrast(a: str, b: str) -> float:
+    """The contrast of two colours by WCAG, from 1 to 21."""
+    low, high = sorted((luminance(a), luminance(b)))
+    return (high + 0.05) / (low + 0.05)

@@ -8,47 +8,29 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from posenc._explore.controls import Choice, Slider
+from posenc._explore.controls import Choice, Slider, Tick
 from posenc._explore.explorer import Explorer
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
-SETTLED = """panel => !panel.running && Object.keys(panel.values).every(n => panel.values[n] === panel.shown[n])"""
-READ = """panel => {
-  const coded = bytes => {
+SETTLED = "panel => !panel.running && Object.keys(panel.values).every(n => panel.values[n] === panel.shown[n])"
+READ = f"""async id => {{
+  const {{ panel }} = document.getElementById(id), settled = {SETTLED}, late = performance.now() + 30_000;
+  while (!settled(panel)) {{
+    if (performance.now() > late) throw new Error(`${{id}} has no answer after 30 s: ${{panel.message.textContent}}`);
+    await new Promise(requestAnimationFrame);
+  }}
+  const coded = bytes => {{
     let text = "";
     for (let i = 0; i < bytes.length; i += 8192) text += String.fromCharCode(...bytes.subarray(i, i + 8192));
     return btoa(text);
-  };
-  const tensors = panel.tensors.map(({ shape, data }) =>
-    ({ shape, data: coded(new Uint8Array(data.buffer, data.byteOffset, data.byteLength)) }));
-  return { shown: { ...panel.shown }, tensors };
-}"""
-# One control goes through values, as by a reader's hand, and what the panel holds is read after each; then the graph is
-# asked for more values, which nobody draws. All of it in one call, since to find a control on the page of a chapter
-# takes longer than to move it.
-MOVE = f"""async (input, [id, name, values, asked]) => {{
-  const {{ panel }} = document.getElementById(id), read = {READ}, settled = {SETTLED}, found = [];
-  for (const value of values) {{
-    if (input.type === "checkbox") input.click();
-    else {{
-      input.value = value;
-      input.dispatchEvent(new Event(input.localName === "select" ? "change" : "input", {{ bubbles: true }}));
-    }}
-    const late = performance.now() + 30_000;
-    while (!settled(panel)) {{
-      if (performance.now() > late) throw new Error(`no answer to ${{value}} in 30 s: ${{panel.message.textContent}}`);
-      await new Promise(requestAnimationFrame);
-    }}
-    found.push(read(panel));
-  }}
-  for (const value of asked) {{
-    const shown = {{ ...panel.shown, [name]: value }};
-    found.push(read({{ shown, tensors: await panel.engine.compute(shown) }}));
-  }}
-  return found;
+  }};
+  const tensors = panel.tensors.map(({{ shape, data }}) =>
+    ({{ shape, data: coded(new Uint8Array(data.buffer, data.byteOffset, data.byteLength)) }}));
+  return {{ shown: panel.shown, tensors }};
 }}"""
+KEYS = ("Home", "PageUp", "ArrowRight", "End", "ArrowLeft")  # to both ends of a slider, and between
 
 
 def live(page: Page, identity: str) -> None:
@@ -71,11 +53,11 @@ def settled(page: Page, identity: str) -> None:
 
 
 def read(page: Page, identity: str) -> dict[str, Any]:
-    """What a panel shows: the values of its controls, and its tensors."""
-    return page.evaluate(f"id => ({READ})(document.getElementById(id).panel)", identity)
+    """What a panel shows once it has settled: the values of its controls, and its tensors."""
+    return page.evaluate(READ, identity)
 
 
-def difference(got: dict[str, Any], explorer: Explorer) -> float:
+def compare(got: dict[str, Any], explorer: Explorer) -> float:
     """The largest difference between what the page holds and what torch returns, relative to the largest value."""
     wanted = explorer.run(explorer.unwire(got["shown"]))
     assert len(got["tensors"]) == len(wanted)
@@ -90,44 +72,30 @@ def difference(got: dict[str, Any], explorer: Explorer) -> float:
     return largest
 
 
-def compare(page: Page, identity: str, explorer: Explorer) -> float:
-    return difference(read(page, identity), explorer)
-
-
-def between(control: Slider) -> list[int | float]:
-    """Two values inside the range of a slider: a third of the way up, and nearly at the end."""
-    if control.integer:
-        steps = int((control.max - control.min) // control.step)
-        return [int(control.min + control.step * step) for step in (steps // 3, max(0, steps - 1))]
-    if control.log:
-        return [control.min * (control.max / control.min) ** share for share in (0.37, 0.98)]
-    return [control.min + (control.max - control.min) * share for share in (0.37, 0.98)]
-
-
 def moves(page: Page, identity: str, explorer: Explorer) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Move each control of a panel to its ends and back to its start, and ask for values between: what is there."""
+    """Move each control of a panel, as a reader would, and back to its start: what was done, and what is there."""
     root = page.locator(f"#{identity}")
     for control in explorer.controls:
         label = control.name.replace("_", " ")
-        values: list[Any]
-        asked: list[Any] = []
+        role = {Slider: "slider", Choice: "combobox", Tick: "checkbox"}[type(control)]
+        # Found once: on the page of a chapter, to find a control takes longer than to move it.
+        found = root.get_by_role(role, name=label, exact=True).element_handle()
         if isinstance(control, Slider):
-            input = root.get_by_role("slider", name=label, exact=True)
-            values = [int(input.evaluate(f"e => e.{name}")) for name in ("min", "max", "value")]
-            asked = between(control)
+            start = found.input_value()
+            for key in KEYS:
+                found.press(key)
+                yield f"{control.name} {key}", read(page, identity)
+            found.evaluate("(s, v) => { s.value = v; s.dispatchEvent(new Event('input')); }", start)
         elif isinstance(control, Choice):
-            input = root.get_by_role("combobox", name=label, exact=True)
-            values = [*map(str, reversed(range(len(control.values)))), str(control.index(control.start))]
+            for index in reversed(range(len(control.values))):
+                found.select_option(index=index)
+                yield f"{control.name} {control.labels[index]}", read(page, identity)
+            found.select_option(index=control.index(control.start))
         else:
-            input = root.get_by_role("checkbox", name=label, exact=True)
-            values = [not control.start, control.start]
-        found = input.evaluate(MOVE, [identity, control.name, values, asked])
-        seen = {got["shown"][control.name] for got in found[: len(values)]}
-        assert len(seen) == len(set(values)), (
-            f"{identity}: {control.name} takes only {seen} on its way through {values}"
-        )
-        for value, got in zip([*values, *asked], found, strict=True):
-            yield f"{control.name} {value}", got
+            for _ in range(2):
+                found.click()
+                yield control.name, read(page, identity)
+    settled(page, identity)
 
 
 def differences(page: Page, shown: dict[str, Explorer]) -> float:
@@ -136,16 +104,15 @@ def differences(page: Page, shown: dict[str, Explorer]) -> float:
     assert sorted(page.eval_on_selector_all("figure.pe-panel", "all => all.map(e => e.id)")) == sorted(shown)
     for identity, explorer in shown.items():
         live(page, identity)
-        largest = max(largest, compare(page, identity, explorer))
+        largest = max(largest, compare(read(page, identity), explorer))
         for moved, got in moves(page, identity, explorer):
-            far = difference(got, explorer)
+            far = compare(got, explorer)
             assert far < 1e-3, f"{identity}: after {moved} the page differs from torch by {far:.2g}"
             largest = max(largest, far)
         for label, values in explorer.presets.items():
             page.locator(f"#{identity}").get_by_role("button", name=label, exact=True).click()
-            settled(page, identity)
             got = read(page, identity)
             assert got["shown"].items() >= explorer.wire(values).items()
-            largest = max(largest, difference(got, explorer))
+            largest = max(largest, compare(got, explorer))
         assert page.locator(f"#{identity} .pe-message").is_hidden()
     return largest

@@ -482,8 +482,8 @@ def test_a_function_that_cannot_be_exported_fails_the_build_with_the_cell_and_th
     pytest.importorskip("myst_nb")
     import nbformat
 
-    cells = [nbformat.v4.new_code_cell(text) for text in ("%xmode Plain", UNEXPORTABLE)]  # brief tracebacks
-    cells = [nbformat.v4.new_markdown_cell("# A chapter"), *cells]
+    code = [nbformat.v4.new_code_cell(text) for text in ("%xmode Plain", UNEXPORTABLE)]  # brief tracebacks
+    cells = [nbformat.v4.new_markdown_cell("# A chapter"), *code]
     nbformat.write(nbformat.v4.new_notebook(cells=cells), tmp_path / "index.ipynb")
     (tmp_path / "conf.py").write_text(
         "extensions = ['myst_nb', 'posenc._explore.sphinx']\n"

@@ -12,6 +12,8 @@ import pytest
 import scheme
 from test_whole import ITEMS
 
+from tests.helpers import PAPERS, contrast
+
 ROOT = Path(__file__).resolve().parents[1]
 FILLED = {"export", "colour", "contents", "mutants"}  # what needs no words
 
@@ -101,9 +103,7 @@ def test_a_new_scheme_is_whole_when_all_skeletons_are_filled(tree: Path) -> None
 def test_a_free_colour_is_legible_and_unlike_the_others() -> None:
     registry = (ROOT / "posenc/registry.py").read_text(encoding="utf-8")
     found = scheme.free_colour(registry)
-    light = scheme.luminance(found.removeprefix("#"))
-    assert 1.05 / (light + 0.05) >= 3
-    assert (light + 0.05) / 0.06 >= 3
+    assert min(contrast(found, paper) for paper in PAPERS) >= 3
     here = scheme.to_lab(found.removeprefix("#"))
     others = [scheme.to_lab(other) for other in re.findall(r'"#([0-9a-f]{6})"', registry)]
     assert min(scheme.distance(here, other) for other in others) > 0.06

@@ -37,12 +37,13 @@ def run(program: str, home: Path) -> subprocess.CompletedProcess[str]:
 def test_a_picture_needs_neither_the_bundle_nor_anywidget(unbundled: Path) -> None:
     program = f"""
 import sys, torch
-sys.modules["anywidget"] = sys.modules["ipywidgets"] = None  # importing one of them would fail
+sys.modules.update(anywidget=None, ipywidgets=None, traitlets=None)  # importing one of them would fail
 import posenc.plot
 from posenc import RoPE, plot, properties
 assert posenc.__file__.startswith({str(unbundled)!r})
 print({HEATMAP}[:4])
-print(properties(RoPE(16))["unique"].figure())
+print(figure := properties(RoPE(16))["unique"].figure())
+assert figure.png()
 assert not any(name.startswith("posenc._explore") for name in sys.modules)
 """
     done = run(program, unbundled)

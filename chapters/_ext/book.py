@@ -184,8 +184,8 @@ def finish(app: Sphinx, exception: Exception | None) -> None:
     page = f"{app.config.root_doc}.html"
     (out / "index.html").write_text(ENTRANCE.format(page=page, title=app.config.html_title), encoding="utf-8")
     (out / ICONS).write_text("/* The icons are in book.css. */\n", encoding="utf-8")
-    sources = {"index", *(name.replace(".", "/") for name in getattr(app.env, "_viewcode_modules", ()))}
-    for folder, known in (("chapters", app.env.found_docs), ("_modules", {f"_modules/{name}" for name in sources})):
+    modules = {"index", *(name.replace(".", "/") for name in getattr(app.env, "_viewcode_modules", ()))}
+    for folder, known in (("chapters", app.env.found_docs), ("_modules", {f"_modules/{name}" for name in modules})):
         for path in (out / folder).rglob("*.html"):  # of a chapter or a module that is gone, or has another name
             if path.relative_to(out).with_suffix("").as_posix() not in known:
                 path.unlink()
