@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from posenc import Encoding, KVCache, RoPE, attend, sliding_window
+from posenc.grid import GridRoPE
 
 
 def test_the_cache_returns_all_in_the_order_of_arrival():
@@ -68,18 +69,21 @@ def test_the_cache_refuses_what_does_not_fit():
         cache.extend(k.clone().requires_grad_(), v, pos)
     with pytest.raises(ValueError, match="value"):
         cache.extend(k, v[:, :, :3], pos)
+    with pytest.raises(ValueError, match="one value for each key"):
+        cache.extend(k, v[..., None], pos)
     with pytest.raises(ValueError, match=r"\bpos .*3.*4"):
         cache.extend(k, v, pos[:3])
     assert len(cache) == 0
     cache.extend(k, v, pos)
-    for args in (
-        (k[:1], v[:1], pos),
-        (k[..., :5], v, pos),
-        (k.double(), v, pos),
-        (k, v, pos.float()),
-        (k, v, pos.expand(2, 4)),
+    for name, args in (
+        ("k", (k[:1], v[:1], pos)),
+        ("k", (k[..., :5], v, pos)),
+        ("k", (k.double(), v, pos)),
+        ("v", (k, v[..., :4], pos)),
+        ("pos", (k, v, pos.float())),
+        ("pos", (k, v, pos.expand(2, 4))),
     ):
-        with pytest.raises(ValueError, match=r"length.*new KVCache"):
+        with pytest.raises(ValueError, match=rf"^{name} is .*length.*new KVCache"):
             cache.extend(*args)
     assert len(cache) == 4
     with torch.no_grad():
@@ -206,6 +210,8 @@ def test_keeping_some_tokens_drops_the_others_and_no_position():
     cache.keep(index)
     assert cache.positions.tolist() == [[0, 30], [60, 50]]
     assert torch.equal(cache.extend(k[:, :, :0], v[:, :, :0], pos[:0].expand(2, 0))[0][1], k[1][:, [0, 5]])
+    cache.keep(torch.tensor([1]))
+    assert cache.positions.tolist() == [[30], [50]]
 
 
 @pytest.mark.parametrize("batched", [False, True])
@@ -287,3 +293,54 @@ def test_a_step_without_tokens_forgets_nothing(window):
     for _ in range(2):
         assert cache.extend(k[:, :, :0], k[:, :, :0], torch.arange(0))[2].tolist() == held
     assert cache.seen == 7
+
+
+# Padding
+
+LEFT = torch.tensor([[False] * 3 + [True] * 5, [False] + [True] * 7])
+
+
+@pytest.mark.parametrize("chunks", [[8, 1], [1] * 9, [3, 2, 3, 1]])
+@pytest.mark.parametrize(
+    ("window", "sinks", "held"),
+    [
+        (None, 0, [[-1, -1, -1, 0, 1, 2, 3, 4, 5], [-1, 0, 1, 2, 3, 4, 5, 6, 7]]),
+        (2, 0, [[4, 5], [6, 7]]),
+        (2, 1, [[-1, -1, -1, 0, 4, 5], [-1, 0, 1, 2, 6, 7]]),
+    ],
+)
+def test_padding_is_held_at_minus_one_and_sinks_are_real_tokens(chunks, window, sinks, held):
+    padding_mask = torch.cat((LEFT, LEFT[:, -1:]), 1)
+    pos, k, start = padding_mask.cumsum(-1) - 1, torch.zeros(2, 1, 9, 2), 0
+    cache = KVCache(window, sinks)
+    for size in chunks:
+        at = slice(start, start := start + size)
+        cache.extend(k[:, :, at], k[:, :, at], pos[:, at], padding_mask=padding_mask[:, at])
+    assert cache.positions.tolist() == held
+
+
+@pytest.mark.parametrize("raw", [False, True])
+def test_an_encoding_is_asked_for_places_that_exist(raw):
+    rope, pos = GridRoPE(4, coordinates=torch.rand(6, 2)), LEFT.cumsum(-1) - 1
+    rope.raw_keys = raw
+    k = torch.randn(2, 1, 8, 4)
+    found, _, kpos = KVCache().extend(k, k, pos.clamp(max=5), rope, padding_mask=LEFT)
+    assert torch.equal(found, rope.key(k, kpos.clamp(min=0)))
+
+
+def test_without_padding_positions_may_be_negative():
+    k, pos, rope = torch.randn(1, 1, 4, 4), torch.arange(4) - 3, RoPE(4)
+    assert torch.equal(KVCache().extend(k, k, pos, rope)[0], rope.key(k, pos))
+
+
+def test_a_window_takes_padding_on_the_left_only():
+    k, pos = torch.zeros(1, 1, 3, 2), torch.tensor([[0, 1, 0]])
+    for real in ([True, False, True], [False, True, False]):
+        with pytest.raises(ValueError, match=r"keeps the 4 .*pad on the left.*window=None"):
+            KVCache(4).extend(k, k, pos, padding_mask=torch.tensor([real]))
+        KVCache().extend(k, k, pos, padding_mask=torch.tensor([real]))
+    cache = KVCache(4)
+    cache.extend(k, k, pos, padding_mask=torch.tensor([[True] * 3]))
+    with pytest.raises(ValueError, match="pad on the left"):
+        cache.extend(k, k, pos, padding_mask=torch.tensor([[False] * 3]))
+    assert cache.positions.tolist() == [[0, 1, 0]]
