@@ -351,6 +351,10 @@ def test_attention_is_differentiable_in_the_slopes(symmetric):
     assert torch.autograd.gradcheck(weights, torch.tensor([0.5, 0.1], dtype=torch.float64, requires_grad=True))
 
 
+def test_given_slopes_move_to_the_device_that_is_asked_for():
+    assert ALiBi(2, slopes=torch.ones(2), device="meta").slope.is_meta
+
+
 def test_positions_may_be_floats():
     found = biases(ALiBi(1), torch.tensor([1.5]), torch.tensor([0.25, 1.5]), 1)
     assert found.flatten().tolist() == [-1.25 / 256, 0]

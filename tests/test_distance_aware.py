@@ -368,6 +368,7 @@ def test_a_dead_row_attends_to_all_alike_and_passes_no_gradient():
     k = torch.tensor([[[[3.0], [1.0], [2.0]]]], dtype=torch.float64, requires_grad=True)
     pos, encoding = torch.arange(3), made([0.4], [0.2])
     assert dead_rows(q, k, pos, pos, causal=False).tolist() == [[[False, True, False]]]
+    assert dead_rows(q * 0, k, pos, pos, causal=False).all()
     weights = attention_weights(q, k, encoding, pos, pos, causal=False)
     assert weights[0, 0, 1].tolist() == pytest.approx([1 / 3] * 3)
     by_q, by_k = torch.autograd.grad(weights[0, 0, 1, 0], (q, k), retain_graph=True)

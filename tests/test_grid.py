@@ -148,6 +148,8 @@ def test_shapes_and_functions_locate_too():
     assert torch.equal(Grid(coordinates=lambda pos: pos[..., None] * 0.5).locate(pos), pos[..., None] * 0.5)
     assert [grid.axes for grid in (Grid((3, 4, 5)), Grid(coordinates=TABLE), Grid(coordinates=abs))] == [3, 2, None]
     assert Grid((3, 4)).doors == ()
+    sinusoid = GridSinusoidal(6, coordinates=lambda pos: grid_coordinates(pos, (1, 2, 2)))
+    assert sinusoid.embed(torch.zeros(1, 4, 6), torch.arange(4)).shape == (1, 4, 6)
 
 
 def test_every_sequence_of_a_batch_has_its_own_places():
@@ -183,6 +185,7 @@ def test_axial_frequencies_of_an_image_by_default():
     expected = torch.tensor([[1.0, 0.1, 0.0, 0.0], [0.0, 0.0, 1.0, 0.1]])
     torch.testing.assert_close(axial_frequencies(8), expected)
     assert axial_frequencies(8).dtype == torch.float32
+    assert axial_frequencies(8, dtype=torch.float16).dtype == torch.float16
     assert axial_frequencies(8, device=torch.device("meta")).is_meta
 
 
@@ -565,7 +568,8 @@ def test_m_rope_is_made_for_qwen2_vl_unless_told_otherwise():
     assert torch.equal(MRoPE(coordinates=table).freq, mrope_frequencies(128))
     other = MRoPE(8, [2, 1, 1], 50.0, interleaved=True, shape=(2, 2, 2), layout="half")
     assert torch.equal(other.freq, mrope_frequencies(8, (2, 1, 1), 50.0, interleaved=True))
-    assert (other.shape, other.layout) == ((2, 2, 2), "half")
+    assert (other.shape, other.layout, other.base) == ((2, 2, 2), "half", 50.0)
+    assert repr(MRoPE(8, (2, 1, 1), shape=(2, 2, 2))).endswith("sections=(2, 1, 1))")
 
 
 def test_text_in_m_rope_is_as_in_the_text_model():
@@ -806,8 +810,10 @@ def test_coordinates_of_the_wrong_shape_or_type_are_refused():
             rotate_grid(x, torch.zeros(3, 2, dtype=dtype), freq)
     with refused(r"coords holds 4 .*\(3, 2\)"):
         rotate_grid(x, torch.zeros(4, 2), freq)
+    with refused(r"coords holds 4 .*\(3, 2\)"):
+        rotate_grid(x, torch.zeros(1, 4, 2), freq)
     with refused(r"coords .*3 sequences .*\(2, L, n\)"):
-        rotate_grid(x, torch.zeros(3, 3, 2), freq)
+        rotate_grid(x[:, :, :2], torch.zeros(3, 2, 2), freq)
     with refused(r"coords .*single sequence: .*\(3, 2\)"):
         rotate_grid(x[0, 0], torch.zeros(1, 3, 2), freq)
     for table, message in (
@@ -824,7 +830,7 @@ def test_frequencies_of_the_wrong_shape_are_refused():
     for freq in (torch.zeros(3, 4), torch.zeros(2, 8), torch.zeros(4), torch.zeros(2, 1, 1, 4), torch.zeros(3, 1, 4)):
         with refused(r"freq .*x has 8 channels: .*\(2, 4\)"):
             rotate_grid(x, coords, freq)
-        with refused(r"freq .*head_dim=8 .*\(2, 4\)"):
+        with refused(r"freq .*head_dim=8 makes 4 pairs .*\(2, 4\)"):
             GridRoPE(8, (3, 4), freq=freq)
     with refused(r"freq .*\(n, 4\)"):
         GridRoPE(8, coordinates=abs, freq=torch.zeros(2, 3))
@@ -837,7 +843,7 @@ def test_frequencies_of_the_wrong_shape_are_refused():
         (x[0, 0], coords, 1),
         (x[0], coords[None], 1),
     ):
-        with refused(f"freq .*{heads} heads and x .*as many as keys"):
+        with refused(f"freq .*{heads} heads and x .*multiple of {heads}; .*as many as keys"):
             rotate_grid(y, places, torch.zeros(2, heads, 4))
     with refused(r"x\[None, :\]"):
         rotate_grid(torch.zeros(8), coords, axial_frequencies(8))
@@ -854,14 +860,14 @@ def test_places_are_given_once():
         for call in (Grid, partial(GridRoPE, 8), partial(GridSinusoidal, 8), partial(MixedRoPE, 8, 2), MRoPE):
             with refused(f"{given_} shape and coordinates .*use one"):
                 call(**options)
-    with refused("coordinates is a function, .*freq"):
+    with refused(r"coordinates is a function, .*freq.*axial_frequencies\(8, 2\)"):
         GridRoPE(8, coordinates=abs)
 
 
 def test_positions_that_are_not_in_the_table_are_refused():
     grid = Grid(coordinates=TABLE)
     for pos, low, high in (([-1, 2], -1, 2), ([0, 4], 0, 4)):
-        with refused(f"pos goes from {low} to {high}, .*coordinates .*longer"):
+        with refused(f"pos goes from {low} to {high}, .*coordinates .* 0 to 3: .*longer"):
             grid.locate(torch.tensor(pos))
     with refused(r"pos is torch\.float32, .*torch\.arange"):
         grid.locate(torch.zeros(2))
@@ -869,9 +875,10 @@ def test_positions_that_are_not_in_the_table_are_refused():
         grid.locate(torch.tensor(1))
     with refused(r"pos .*\(L,\)"):
         Grid((3, 4)).locate(torch.tensor(1))
-    with refused(r"coordinates .*2 sequences .*\(3, N, n\)"):
+    with refused(r"coordinates .*2 sequences .*pos has 3: .*\(3, N, n\)"):
         Grid(coordinates=torch.stack((TABLE, TABLE))).locate(torch.zeros(3, 2, dtype=torch.long))
     assert grid.locate(torch.tensor([0, 3])).tolist() == TABLE[[0, 3]].tolist()
+    assert grid.to("meta").locate(torch.tensor([0, 9], device="meta")).shape == (2, 2)  # no values, no check
 
 
 def test_other_bad_input_is_refused():
@@ -953,9 +960,13 @@ def test_device_and_dtype_are_those_of_what_is_learned_and_the_rest_keeps_float3
         assert rope.to_empty(device="cpu").freq.isfinite().all()
     table = GridSinusoidal(8, coordinates=TABLE, **where).coordinates
     assert table.is_meta and table.dtype == torch.float32
+    for make, axes in ((Grid, 2), (partial(GridSinusoidal, 8), 2), (partial(GridRoPE, 8), 2),
+                       (partial(MixedRoPE, 8, 2), 2), (partial(MRoPE, 8, (2, 1, 1)), 3)):  # fmt: skip
+        table = make(coordinates=nn.Parameter(torch.ones(4, axes)), **where).coordinates
+        assert table.is_meta and table.dtype == torch.bfloat16
     assert MixedRoPE(8, 2, (3, 4), **where).freq.dtype == torch.bfloat16
     learned = MixedRoPE(8, 2, (3, 4), dtype=torch.bfloat16).freq
     assert isinstance(learned, nn.Parameter) and learned.isfinite().all()
     with torch.device("meta"):
-        for rope in (GridRoPE(8, (3, 4), device="cpu"), MixedRoPE(8, 2, (3, 4), device="cpu")):
-            assert not rope.freq.is_meta
+        for make in (partial(GridRoPE, 8), partial(MixedRoPE, 8, 2), partial(MRoPE, 8, (2, 2))):
+            assert not make(shape=(3, 4), device="cpu").freq.is_meta

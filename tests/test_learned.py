@@ -170,8 +170,12 @@ def test_other_bad_input_is_refused():
         learned.embed(torch.zeros(1, 3, 4), torch.arange(4))
     with pytest.raises(ValueError, match=r"pos is torch\.bool"):
         learned.embed(torch.zeros(1, 1, 4), torch.tensor([True]))
-    for sizes, name in (((0, 8), "model_dim"), ((4, 0), "length"), ((-4, 8), "model_dim")):
-        with pytest.raises(ValueError, match=rf"{name} is .* 1 or more"):
+    for sizes, message in (
+        ((0, 8), "model_dim is 0: .*channels"),
+        ((4, 0), "length is 0: .*positions"),
+        ((-4, 8), "model_dim is -4"),
+    ):
+        with pytest.raises(ValueError, match=rf"{message}.* 1 or more"):
             Learned(*sizes)
     assert Learned(1, 1).table.shape == (1, 1)
 
@@ -241,5 +245,5 @@ def test_tables_that_cannot_be_stretched_are_refused():
         with pytest.raises(ValueError, match=r"table has shape \(.*use \(L, D\).* is table\[0\]"):
             stretch_table(table, 4)
     for length in (0, -1):
-        with pytest.raises(ValueError, match=rf"length is {length}: .* 1 or more"):
+        with pytest.raises(ValueError, match=rf"length is {length}: .*positions.* 1 or more"):
             stretch_table(torch.zeros(4, 8), length)

@@ -4,6 +4,7 @@ import copy
 import math
 import pickle
 import re
+from functools import partial
 
 import pytest
 import torch
@@ -468,7 +469,7 @@ def test_other_bad_input_is_refused():
         RoPE(8, 0)
     with pytest.raises(ValueError, match=r"freq .*frequencies\(8\)"):
         rotate(x, pos, torch.ones(8))
-    with pytest.raises(ValueError, match=r"freq .*\(rotary_dim/2,\) = \(4,\)"):
+    with pytest.raises(ValueError, match=r"freq .* in 4 pairs: .*\(rotary_dim/2,\) = \(4,\)"):
         RoPE(8, freq=torch.ones(8))
     with pytest.raises(ValueError, match="freq is a list: use a tensor"):
         RoPE(8, freq=[1.0, 0.1, 0.01, 0.001])
@@ -561,7 +562,7 @@ def test_frequencies_that_fit_no_batch_are_refused():
     for count in (1, 2):
         with pytest.raises(ValueError, match=rf"freq .*{count} sequences .*single sequence: .*\(4,\)"):
             rotate(x[0, 0], pos, torch.ones(count, 4))
-    with pytest.raises(ValueError, match=r"freq .*frequencies\(8\)"):
+    with pytest.raises(ValueError, match=r"freq .*x has 8 channels: .*frequencies\(8\)"):
         rotate(x, pos, torch.ones(2, 8))
     with pytest.raises(ValueError, match=r"freq .*frequencies\(8\)"):
         rotate(x, pos, torch.ones(1, 2, 4))
@@ -569,9 +570,10 @@ def test_frequencies_that_fit_no_batch_are_refused():
 
 def test_scales_that_fit_no_angles_are_refused():
     pos, freq = torch.arange(3), frequencies(8)
-    for x, full in ((torch.zeros(2, 5, 3, 8), (2, 3, 4)), (torch.zeros(3, 8), (3, 4))):
+    for x, axes, full in ((torch.zeros(2, 5, 3, 8), "B, L", (2, 3, 4)), (torch.zeros(3, 8), "L", (3, 4))):
+        meaning = re.escape(f" to ({axes}, d/2) = {full}")
         for shape in ((3,), (3, 8), (4, 4), (7, 3, 4), (2, 5, 3, 4)):
-            with pytest.raises(ValueError, match=rf"scale .*{re.escape(str(full))}: use a number"):
+            with pytest.raises(ValueError, match=rf"scale .*{meaning}: use a number"):
                 rotate(x, pos, freq, scale=torch.ones(shape))
         for shape in ((), (1,), (4,), (3, 1), full):
             assert rotate(x, pos, freq, scale=torch.ones(shape)).shape == x.shape
@@ -676,6 +678,7 @@ def test_vectors_of_another_head_are_refused():
         rope.key(torch.zeros(()), torch.arange(1))
     with pytest.raises(ValueError, match="pos holds 4"):
         rope.key(torch.zeros(1, 1, 3, 8), torch.arange(4))
+    assert rope.key(torch.zeros(3, 8), torch.arange(3)).shape == (3, 8)  # a sequence without heads
 
 
 # Frequencies that depend on the length
@@ -816,7 +819,7 @@ def test_an_exported_rope_with_a_function_of_the_length_takes_any_length(strict)
         (RoPE(64), "RoPE(head_dim=64, base=10000.0, layout='interleaved')"),
         (RoPE(8, freq=frequencies(8), layout="half"), "RoPE(head_dim=8, freq=<Tensor>, layout='half')"),
         (RoPE(8, freq=torch.nn.Parameter(frequencies(8))), "RoPE(head_dim=8, freq=<Parameter>, layout='interleaved')"),
-        (RoPE(8, freq=halving), "RoPE(head_dim=8, freq=<function>, layout='interleaved')"),
+        (RoPE(8, freq=partial(halving)), "RoPE(head_dim=8, freq=<function>, layout='interleaved')"),
         (
             RoPE(8, rotary_dim=4, attention_factor=1.25),
             "RoPE(head_dim=8, base=10000.0, layout='interleaved', rotary_dim=4, attention_factor=1.25)",
@@ -835,6 +838,7 @@ def test_device_and_dtype_are_those_of_learned_frequencies_and_others_keep_float
     assert isinstance(learned.freq, torch.nn.Parameter)
     given_ = RoPE(8, freq=torch.tensor([1.0, 0.5, 0.25, 0.125]), device=torch.device(device), dtype=torch.float64)
     assert given_.freq.tolist() == [1.0, 0.5, 0.25, 0.125] and given_.freq.dtype == torch.float32
+    assert RoPE(8, freq=frequencies(8), device="meta").freq.is_meta
     with torch.device("meta"):
         assert torch.equal(RoPE(8, device="cpu").freq, frequencies(8, device="cpu"))
     assert torch.equal(RoPE(8, 500.0, device="meta").to_empty(device="cpu").freq, frequencies(8, 500.0))
@@ -852,6 +856,9 @@ def test_frequencies_in_a_checkpoint_are_compared_and_not_loaded(name):
     for other in (frequencies(8, 500_000.0), frequencies(6)):
         with pytest.raises(ValueError, match=rf"1\.{name} .*same base"):
             model.load_state_dict({**weights, f"1.{name}": other})
+    low = RoPE(4, freq=torch.tensor([1.0, 1e-9]))
+    with pytest.raises(ValueError, match="same base"):
+        low.load_state_dict({name: torch.tensor([1.0, 2e-9])})
     with pytest.raises(RuntimeError, match=r"1\.elsewhere"):
         model.load_state_dict({**weights, "1.elsewhere": frequencies(8)})
 

@@ -36,6 +36,7 @@ SETTINGS: dict[str, list[tuple[dict[str, Any], dict[str, Any]]]] = {
         (YARN, {}), (YARN, LONG), ({"factor": 4.0}, {}), ({**YARN, "factor": 32.0, "truncate": False}, {}),
         ({**YARN, "factor": None}, LONG), ({**YARN, "factor": 1.0}, {}), ({**YARN, "attention_factor": 1.5}, {}),
         ({**YARN, "mscale": 0.7, "mscale_all_dim": 1.0}, {}), ({**YARN, "mscale": 1.0, "mscale_all_dim": 1.0}, {}),
+        ({**YARN, "mscale": 1.0, "mscale_all_dim": 0.4}, {}),
         ({**YARN, "mscale": 0.7}, {}), ({**YARN, "mscale_all_dim": 0.7}, {}),
         ({**YARN, "mscale": 0.7, "mscale_all_dim": 1.0, "attention_factor": 1.25}, {}),
         ({**YARN, "beta_fast": 16, "beta_slow": 2}, {}), ({**YARN, "beta_fast": None, "beta_slow": None}, {}),
@@ -155,6 +156,12 @@ def test_without_scaling_the_base_is_kept():
 def test_a_part_of_the_channels_rotates(partial):
     rope = RoPE.from_config({"hidden_size": 2560, "num_attention_heads": 32, "rope_theta": 10_000.0, **partial})
     assert (rope.head_dim, rope.rotary_dim) == (80, 32) and torch.equal(rope.freq, frequencies(32))
+
+
+def test_frequencies_are_rounded_once():
+    scaling = {"type": "linear", "factor": 3.0}
+    rope = RoPE.from_config({"head_dim": 128, "rope_theta": 1e4, "rope_scaling": scaling})
+    assert torch.equal(rope.freq, (frequencies(128, dtype=torch.float64) / 3).float())
 
 
 def test_an_object_has_the_default_of_its_class():
@@ -317,7 +324,7 @@ def test_the_layout_is_that_of_the_model_type(config, layout):
         ({"rope_theta": 1e4}, "head_dim"),
         ({"rope_theta": 1e4, "hidden_size": 128}, "head_dim"),
         ({"text_config": {}, "rope_theta": 1e4}, "pass its text_config"),
-        ({"head_dim": 32}, "rope_theta is missing.*add"),
+        ({"head_dim": 32}, r"rope_theta is missing, .*'default'.*add rope_theta \(10000\.0 .* to the configuration$"),
         ({"head_dim": 33, "rope_theta": 1e4}, "head_dim is 33"),
         ({"head_dim": 32, "rope_theta": 1e4, "partial_rotary_factor": 0.1}, "rotary_dim is 3"),
     ],
@@ -331,13 +338,13 @@ def test_configurations_that_say_too_little_are_refused(config, match):
 @pytest.mark.parametrize(
     ("parameters", "match"),
     [
-        ({"rope_type": "ntk"}, "rope_type is 'ntk': use .*'yarn'"),
+        ({"rope_type": "ntk"}, "rope_type is 'ntk': (?!.*GridRoPE).*'linear', .*'yarn'"),
         ({"rope_type": "axial"}, "rope_type is 'axial': .*GridRoPE"),
         ({"type": "dynamic", "factor": 2.0, "alpha": 1e3}, "'alpha' is not known"),
         ({"mrope_section": [4, 6, 6]}, "mrope_section .*MRoPE"),
-        ({"type": "linear"}, "factor is missing.*'linear'.*add"),
+        ({"type": "linear"}, "factor is missing.*'linear'.*add factor to its rope parameters$"),
         ({"type": "linear", "factor": 0.5}, "factor is 0.5"),
-        ({"type": "dynamic", "factor": 2.0}, "max_position_embeddings is missing.*add"),
+        ({"type": "dynamic", "factor": 2.0}, "missing.*add max_position_embeddings to the configuration$"),
         ({"type": "yarn", "factor": 2.0}, "original_max_position_embeddings is missing.*add"),
         ({"type": "longrope", "factor": 2.0, "original_max_position_embeddings": 64}, "short_factor is missing.*add"),
         ({"type": "llama3", "factor": 2.0}, "low_freq_factor is missing.*add"),

@@ -306,9 +306,9 @@ def test_longrope_switches_its_divisors_beyond_the_trained_length(kind):
 def test_longrope_divides_in_the_precision_of_frequencies(dtype):
     freq, fine = frequencies(8, dtype=dtype), [1.1, 1.2, 1.3, 1.4]
     for given_as in (fine, torch.tensor(fine, dtype=torch.float64)):
-        found = longrope(freq, 1, given_as, LONG, 100)
-        assert found.dtype == dtype
-        assert torch.equal(found, freq / torch.tensor(fine, dtype=dtype))
+        for found in (longrope(freq, 1, given_as, LONG, 100), longrope(freq, 101, SHORT, given_as, 100)):
+            assert found.dtype == dtype
+            assert torch.equal(found, freq / torch.tensor(fine, dtype=dtype))
 
 
 def test_longrope_takes_the_length_of_each_sequence(device):

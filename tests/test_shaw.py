@@ -109,13 +109,13 @@ def test_the_naive_form_is_causal_unless_told_otherwise():
     close(shaw_naive(q, k, v, *tables, pos, pos), attend(q, k, v, shaw, pos, pos))
 
 
-def test_the_naive_form_computes_where_queries_lie_whatever_device_is_the_default():
-    (q, k, v), pos, tables = vectors(), torch.arange(6), make(3, 2, heads=4).parameters()
-    args = (q, k, v, *tables, pos, pos)
-    expected = shaw_naive(*args)
+def test_it_is_computed_where_queries_lie_whatever_device_is_the_default():
+    (q, k, v), pos, tables = vectors(), torch.arange(6), list(make(3, 2, heads=4).parameters())
+    expected = shaw_naive(q, k, v, *tables, pos, pos)
     with torch.device("meta"):
-        found = shaw_naive(*args)
-    close(found, expected)
+        found = shaw_naive(q, k, v, *tables, pos, pos), shaw_fused(q, k, v, *tables)
+    for each in found:
+        close(each, expected)
 
 
 def test_it_equals_the_split_that_the_paper_describes():
@@ -374,6 +374,8 @@ def test_what_the_fused_form_cannot_take_is_refused():
         shaw_fused(q, k, v[..., :4], table, table)
     with pytest.raises(ValueError, match=r"tables .* 2k\+1"):
         shaw_fused(q, k, v, table[:4], table[:4])
+    with pytest.raises(ValueError, match=r"tables .* 2k\+1"):
+        shaw_fused(q, k, v, table, table[:3])
 
 
 def test_bad_sizes_are_refused():
@@ -381,9 +383,9 @@ def test_bad_sizes_are_refused():
         Shaw(8, -1)
     with pytest.raises(ValueError, match="clip is -1"):
         shaw_label(torch.arange(3), -1)
-    with pytest.raises(ValueError, match="head_dim is 0"):
+    with pytest.raises(ValueError, match=r"head_dim is 0: .*channels"):
         Shaw(0)
-    with pytest.raises(ValueError, match=r"heads is 0: .* None"):
+    with pytest.raises(ValueError, match=r"heads is 0: .*query heads.* None"):
         Shaw(8, heads=0)
     assert Shaw(1, 0, heads=1).key_table.shape == (1, 1, 1)
 
@@ -432,6 +434,8 @@ def test_tables_that_do_not_fit_are_refused(shapes, named):
     assert shaw_naive(q, k, v, torch.zeros(5, 8), None, pos, pos).shape == q.shape
     with pytest.raises(ValueError, match=r"qpos holds 5 positions for 6 vectors"):
         shaw_naive(q, k, v, torch.zeros(5, 8), None, pos[:5], pos)
+    with pytest.raises(ValueError, match=r"^kpos holds 5 positions for 6 vectors"):
+        shaw_naive(q, k, v, torch.zeros(5, 8), None, pos, pos[:5])
 
 
 def test_compiled_it_is_the_same_and_so_are_its_gradients():

@@ -148,7 +148,7 @@ def test_the_bias_equals_loops_for_any_positions(model_dim, heads, head_dim, pos
 @pytest.mark.parametrize("scale", [1, 1000, 0.37])
 @pytest.mark.parametrize("lengths", PASS.values(), ids=PASS)
 def test_positions_in_a_row_or_far_apart_or_between_tokens_equal_loops(lengths, scale):
-    xl, kpos = make(), torch.arange(lengths[1]) * scale
+    xl, kpos = make(base=50.0), torch.arange(lengths[1]) * scale
     kpos = kpos.double() if scale == 0.37 else kpos
     qpos, kpos = batched(kpos[-lengths[0] :], kpos)
     q = vectors(2, 2, lengths[0], 4)
@@ -310,11 +310,11 @@ def test_it_opens_two_doors_and_its_keys_know_no_position():
 @pytest.mark.parametrize("count", [1, 2, BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK, 2 * BLOCK + 1])
 @pytest.mark.parametrize("queries", [1, 8, 9])
 def test_a_step_over_any_number_of_keys_equals_the_paper(count, queries):
-    xl, q = make(4, 1, 2), vectors(1, 1, queries, 2)
+    xl, q = make(4, 1, 2, base=50.0), vectors(1, 1, queries, 2)
     for ahead in (0, -count, 3):  # at the last keys, before all keys, behind them
         qpos = torch.arange(queries) + count - queries + ahead
         kpos = torch.arange(count)
-        rho = sinusoidal((qpos[:, None] - kpos).double(), 4, layout="half") @ xl.weight.mT
+        rho = sinusoidal((qpos[:, None] - kpos).double(), 4, 50.0, layout="half") @ xl.weight.mT
         expected = torch.einsum("bhid, ijd -> bhij", q + xl.v[:, None], rho) / 2**0.5
         close(dense(xl, q, qpos[None], kpos[None]), expected)
 
@@ -374,7 +374,7 @@ def widened(xl: TransformerXL, q: Tensor, k: Tensor, v: Tensor, qpos: Tensor, kp
 @pytest.mark.parametrize("spread", [1, 1000, 0.37])
 @pytest.mark.parametrize("causal", [True, False])
 def test_widened_vectors_give_the_same_attention_without_a_bias(grouped, spread, causal):
-    xl = make(12, 4, 3)
+    xl = make(12, 4, 3, base=50.0)
     q, k, v = vectors(2, 4, 9, 3), vectors(2, grouped, 9, 3), vectors(2, grouped, 9, 5)
     pos = torch.arange(9, dtype=torch.float64 if spread == 0.37 else None) * spread + 70
     for at in (pos, torch.stack((pos, pos + 5 * spread))):
@@ -514,6 +514,15 @@ def test_the_default_dtype_does_not_matter(lengths, spread):
         assert torch.equal(dense(xl, q, qpos, kpos), expected)
     finally:
         torch.set_default_dtype(torch.float32)
+
+
+@pytest.mark.parametrize("clamp", [None, 3])
+def test_the_bias_is_made_where_queries_lie_whatever_device_is_the_default(clamp):
+    xl, q, (pos,) = make(clamp=clamp), vectors(2, 2, 6, 4), batched(torch.arange(6))
+    expected = dense(xl, q, pos, pos)
+    with torch.device("meta"):
+        found = dense(xl, q, pos, pos)
+    close(found, expected)
 
 
 def test_it_starts_as_the_authors_code_does():

@@ -233,6 +233,11 @@ def test_it_moves_casts_and_saves_like_rope():
     assert torch.equal(made.to_empty(device="cpu").freq, frequencies(8, 500.0))
 
 
+def test_positions_without_values_are_not_looked_at():
+    pos = torch.arange(3, device="meta")
+    assert XPos(8, device="meta").query(torch.zeros(1, 1, 3, 8, device="meta"), pos).is_meta
+
+
 def test_compiled_it_looks_at_no_position():
     torch._dynamo.reset()
     compiled = torch.compile(XPos(8).key, fullgraph=True, backend="aot_eager")
@@ -242,9 +247,9 @@ def test_compiled_it_looks_at_no_position():
 def test_bad_input_is_refused():
     for bad in (0.0, -1.0, math.nan, math.inf):
         for make in (XPos, lambda dim, **kw: xpos_radius(torch.arange(3), dim, **kw)):
-            with pytest.raises(ValueError, match=f"gamma is {bad}, .*positive"):
+            with pytest.raises(ValueError, match=rf"gamma is {bad}, .*positive.* 0\.4$"):
                 make(8, gamma=bad)
-            with pytest.raises(ValueError, match=f"scale_base is {bad}, .*positive"):
+            with pytest.raises(ValueError, match=rf"scale_base is {bad}, .*positive.* 512\.0$"):
                 make(8, scale_base=bad)
         with pytest.raises(ValueError, match=rf"gamma is {bad}"):
             xpos_reach(torch.float32, bad)
