@@ -32,7 +32,7 @@ HTML := _build/html/index.html
 PYTEST := $(BIN)/python -m pytest --numprocesses=$(JOBS) --maxprocesses=4 --durations=15 --durations-min=1
 NBVAL := $(PYTEST) --nbval chapters
 ONE := OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1}
-PLAIN := ATEN_CPU_CAPABILITY=default OMP_NUM_THREADS=2
+PLAIN := ATEN_CPU_CAPABILITY=default OMP_NUM_THREADS=2 OMP_WAIT_POLICY=PASSIVE
 
 .PHONY: help book built serve test quick nbval nbval-plain check alone random lowest scheme notebooks checked mutants bench clean \
         front chromium
@@ -140,7 +140,7 @@ random: built $(VENV)/.test
 
 # The package with the oldest versions that pyproject.toml promises, in an environment apart. What compares the package
 # with other libraries, builds the book or looks at its form is for the pinned versions.
-PINNED := book build conformance constraints explore explore_book explore_live export kept make notebook notebooks rosetta \
+PINNED := book build conformance constraints explore explore_book explore_live explore_views export kept make notebook notebooks rosetta \
           scheme structure whole
 LOWEST := $(filter-out $(PINNED:%=tests/test_%.py),$(wildcard tests/test_*.py))
 lowest:

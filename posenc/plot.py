@@ -28,15 +28,20 @@ from posenc.notebook import book_mode
 from posenc.registry import SCHEMES
 from posenc.views import Heatmap, Lines, Plane
 
+ROLES = {
+    "query": ("#0068a3", "#5db3e8"),
+    "key": ("#b34f00", "#ee8a45"),
+    "value": ("#007a59", "#2dc49a"),
+    "position": ("#a8467f", "#e39ac3"),
+}
+"""The colours of what takes part in attention, on a light page and on a dark one. Pictures, panels, formulas and words
+share them."""
 COLOURS = {
-    "query": "#0b7bc1",
-    "key": "#d55e00",
-    "value": "#009e73",
-    "position": "#c4669b",
+    **{name: light for name, (light, _) in ROLES.items()},
     **{name: scheme.colour for name, scheme in SCHEMES.items()},
 }
-"""Colours by name. The hues are those of Okabe and Ito, which are distinguishable with every common form of colour
-blindness. Their lightness gives a contrast of 3 to 1 or better on white and on near-black."""
+"""Colours by name: those of roles on a light page, and those of schemes, which have a contrast of 3 to 1 or better on
+white and on near-black."""
 CYCLE = ("#0b7bc1", "#d55e00", "#009e73", "#c4669b", "#a57c00", "#8c6bb1", "#5a9a3c", "#808080")
 MAPS = {"sequential": "viridis", "diverging": "RdBu_r", "cyclic": "twilight", "discrete": "tab20"}
 
@@ -81,6 +86,8 @@ class Picture:
             text = file.getvalue()
         text = text[text.index("<svg") :]
         text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL).replace(INK, "currentColor")
+        for role, (light, _) in ROLES.items():
+            text = text.replace(light, f"var(--pe-{role}, {light})")
         # A style element would change the whole page, so its rules go on the svg element.
         text = re.sub(r"<style.*?</style>", "", text, flags=re.DOTALL)
         mark = "p" + hashlib.sha256(text.encode()).hexdigest()[:8] + "-"
@@ -240,13 +247,14 @@ def draw_on(ax: Axes, view: Heatmap | Lines | Plane, data: Sequence[np.ndarray])
         view: A `Heatmap`, `Lines` or `Plane`.
         data: The tensors to draw, as `view.read` returns them.
     """
+    drawn = [_numpy(part) for part in data]
     with mpl.rc_context(STYLE):
         if isinstance(view, Heatmap):
-            _heatmap(ax, view, data[0])
+            _heatmap(ax, view, drawn[0])
         elif isinstance(view, Lines):
-            _lines(ax, view, *data)
+            _lines(ax, view, *drawn)
         else:
-            _plane(ax, view, data[0])
+            _plane(ax, view, drawn[0])
         if view.title:
             ax.set_title(view.title)
 
@@ -292,6 +300,17 @@ def colour(view: Lines | Plane, index: int) -> str:
     return COLOURS.get(given, given)
 
 
+def css(view: Lines | Plane, index: int) -> str:
+    """The same colour for a page: that of a role follows the page from light to dark.
+
+    Example:
+        >>> css(Lines(colours=["query", "rope"]), 0)
+        'var(--pe-query, #0068a3)'
+    """
+    given = view.colours[index] if index < len(view.colours) else ""
+    return f"var(--pe-{given}, {COLOURS[given]})" if given in ROLES else colour(view, index)
+
+
 def _numpy(value: Any) -> np.ndarray:
     return np.asarray(value.detach().cpu().double() if hasattr(value, "detach") else value, dtype=np.float64)
 
@@ -301,27 +320,55 @@ def _heatmap(ax: Axes, view: Heatmap, matrix: np.ndarray) -> None:
     rows, columns = matrix.shape
     top, left = view.origin
     extent = (left - 0.5, left + max(columns, 1) - 0.5, top + max(rows, 1) - 0.5, top - 0.5)
-    with np.errstate(invalid="ignore"):
-        image = ax.imshow(matrix, cmap=MAPS[view.scale], vmin=low, vmax=high, aspect="auto", extent=extent)
+    seen = np.ma.masked_invalid(matrix)
+    aspect: Any = "equal" if rows == columns else "auto"
+    image = ax.imshow(seen, cmap=MAPS[view.scale], vmin=low, vmax=high, aspect=aspect, extent=extent)
+    if np.isinf(matrix).any():
+        ax.patch.set(facecolor="none", edgecolor="#808080", hatch="////", linewidth=0)
     ax.set(xlabel=view.x, ylabel=view.y)
     ax.spines[:].set_visible(False)
-    for axis in (ax.xaxis, ax.yaxis):
+    for axis, words, start in ((ax.xaxis, view.columns[:columns], left), (ax.yaxis, view.rows[:rows], top)):
         axis.set_major_locator(mpl.ticker.MaxNLocator(integer=True, nbins=8))
+        _name(axis, words, start)
     figure = ax.figure
     bar = figure.colorbar(image, ax=ax, pad=0.02, fraction=0.05, aspect=24)
     bar.outline.set_visible(False)
 
 
+def _name(axis: Any, words: Sequence[str], start: int) -> None:
+    """Words at the whole numbers of an axis, where there are any."""
+    if words:
+        axis.set_ticks([start + place for place in range(len(words))], [str(word) for word in words])
+        axis.set_tick_params(rotation=45 if axis.axis_name == "x" else 0)
+
+
 def _lines(ax: Axes, view: Lines, x: np.ndarray, y: np.ndarray) -> None:
-    for index, line in enumerate(y):
+    marks = [view.mark] * len(y) if isinstance(view.mark, str) else [*view.mark, *["line"] * len(y)][: len(y)]
+    bars = [index for index, mark in enumerate(marks) if mark == "bar"]
+    wide = 0.76 * (np.diff(np.sort(x)).min() if len(x) > 1 else 1) / max(1, len(bars))
+    y = np.where(np.isfinite(y), y, np.nan)  # matplotlib leaves gaps for these only
+    for index, (line, mark) in enumerate(zip(y, marks, strict=True)):
         label = view.labels[index] if index < len(view.labels) else None
-        ax.plot(x, line, color=colour(view, index), label=label, marker="o" if len(x) == 1 else None)
+        look: dict[str, Any] = {"color": colour(view, index), "label": label}
+        if mark == "bar":
+            ax.bar(x + wide * (bars.index(index) + 0.5 - len(bars) / 2), line, wide, **look)
+        elif mark == "step":
+            ax.step(x, line, where="mid", **look)
+        elif mark.startswith("line") and len(x) != 1:
+            ax.plot(x, line, marker="o" if mark == "line+dot" else None, markersize=3.5, **look)
+        else:
+            ax.plot(x, line, marker="o", markersize=3.5, linestyle="none", **look)
+            if mark == "stem":
+                ax.vlines(x, 0, line, color=look["color"], linewidth=1.1)
+    for lower, upper in view.bands:
+        ax.fill_between(x, y[lower], y[upper], color=colour(view, upper), alpha=0.18, linewidth=0)
     ax.set(xlabel=view.x, ylabel=view.y)
     ax.grid(axis="y", linewidth=0.4, alpha=0.35, color=INK)
     if view.log_x:
         ax.set_xscale("log")
     if view.log_y:
         ax.set_yscale("log")
+    _name(ax.xaxis, view.ticks[: int(x.max(initial=-1)) + 1], 0)
     if view.limits:
         ax.set_ylim(*view.limits)
     if view.labels:

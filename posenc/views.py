@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 SCALES = ("sequential", "diverging", "cyclic", "discrete")
+MARKS = ("line", "line+dot", "step", "stem", "bar", "dot")
 
 
 def _tensor(value: Any, view: str) -> Tensor:
@@ -22,6 +23,8 @@ def _tensor(value: Any, view: str) -> Tensor:
 class Heatmap:
     """A matrix as colours. Rows run downwards, columns to the right.
 
+    As many rows as columns are drawn as a square. Cells that are infinite, such as masked logits, are hatched.
+
     Args:
         x: Label of the columns.
         y: Label of the rows.
@@ -29,6 +32,8 @@ class Heatmap:
             from 0 to 2π) or "discrete" (labels).
         limits: The numbers (low, high) at the ends of the colours. Default: those of the data.
         origin: The index (row, column) of the first cell. Default: (0, 0).
+        rows: A word for each row, in place of its index, such as the words of a sentence.
+        columns: A word for each column.
         title: A title above the picture.
 
     Raises:
@@ -45,6 +50,8 @@ class Heatmap:
     scale: str = "sequential"
     limits: tuple[float, float] | None = None
     origin: tuple[int, int] = (0, 0)
+    rows: Sequence[str] = field(default=())
+    columns: Sequence[str] = field(default=())
     title: str = ""
 
     def __post_init__(self) -> None:
@@ -70,14 +77,19 @@ class Lines:
         y: Label of the vertical axis.
         labels: A name for each line.
         colours: A colour for each line: a name in `plot.COLOURS`, or any colour of matplotlib.
-        limits: The ends (low, high) of the vertical axis. Default: those of the data.
+        mark: How the points are drawn: "line", "line+dot", "step" (each value holds halfway to its neighbours), "stem",
+            "bar" or "dot"; or a list of these, one for each line. Default: "line".
+        bands: Pairs (lower, upper) of lines; what lies between the two is shaded.
+        limits: The ends (low, high) of the vertical axis. What lies beyond them is cut off. Default: those of the
+            data.
         start: The first x if none is given. Default: 0.
         log_x: Whether the horizontal axis is logarithmic.
         log_y: Whether the vertical axis is logarithmic.
+        ticks: A word for each whole number x, from 0: what stands there, in place of the number.
         title: A title above the picture.
 
     Raises:
-        ValueError: If the limits are empty.
+        ValueError: If the limits are empty or a mark is unknown.
 
     Example:
         >>> x, y = Lines(x="distance", y="weight", start=1).read(torch.tensor([3.0, 2.0, 1.0]))
@@ -90,15 +102,21 @@ class Lines:
     y: str = "y"
     labels: Sequence[str] = field(default=())
     colours: Sequence[str] = field(default=())
+    mark: str | Sequence[str] = "line"
+    bands: Sequence[tuple[int, int]] = field(default=())
     limits: tuple[float, float] | None = None
     start: int = 0
     log_x: bool = False
     log_y: bool = False
+    ticks: Sequence[str] = field(default=())
     title: str = ""
 
     def __post_init__(self) -> None:
         if self.limits is not None and not self.limits[0] < self.limits[1]:
             raise ValueError(f"limits {self.limits} are empty: give (low, high) with low < high")
+        for mark in [self.mark] if isinstance(self.mark, str) else self.mark:
+            if mark not in MARKS:
+                raise ValueError(f"mark {mark!r} is unknown: use one of {', '.join(MARKS)}")
 
     def read(self, value: Any) -> list[Tensor]:
         """The tensors to draw, float32: x (points,) and y (lines, points). Raises ValueError for other shapes."""
@@ -107,6 +125,8 @@ class Lines:
         y = y.unsqueeze(0) if y.dim() == 1 else y
         if y.dim() != 2:
             raise ValueError(f"Lines needs y as (points,) or (lines, points), got shape {tuple(y.shape)}")
+        if any(not 0 <= line < y.shape[0] for band in self.bands for line in band):
+            raise ValueError(f"bands {list(self.bands)} name lines that are not there: y has {y.shape[0]}, from 0")
         if x is None:
             x = torch.arange(y.shape[-1], device=y.device) + self.start
         x = _tensor(x, "Lines")
@@ -163,7 +183,7 @@ class Readout:
 
     Args:
         labels: A name for each number.
-        digits: The number of decimals. Default: 2.
+        digits: The number of decimals, for all or for each. Default: 2.
         title: A title above the numbers.
 
     Example:
@@ -173,8 +193,13 @@ class Readout:
 
     kind: ClassVar[str] = "readout"
     labels: Sequence[str] = field(default=())
-    digits: int = 2
+    digits: int | Sequence[int] = 2
     title: str = ""
+
+    def write(self, index: int, number: float) -> str:
+        """Number `index` as it is shown."""
+        digits = self.digits if isinstance(self.digits, int) else self.digits[index] if index < len(self.digits) else 2
+        return f"{number:.{digits}f}"
 
     def read(self, value: Any) -> list[Tensor]:
         """The tensors to show, float32: the numbers (numbers,). Raises ValueError for other shapes."""

@@ -65,8 +65,8 @@ def main() -> None:
         raise SystemExit(f"{waiting} mutants were not run: run make mutants again, it goes on")
     if args.keep:
         result.write("mutants")
-    if float(result.rows[-1][-1].removesuffix(" %")) < 90:
-        raise SystemExit("fewer than 90 % were noticed")
+    if float(result.rows[-1][-1].removesuffix(" %")) < 95:
+        raise SystemExit("fewer than 95 % were noticed")
 
 
 if __name__ == "__main__":

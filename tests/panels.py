@@ -3,18 +3,75 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from posenc._explore.controls import Choice, Slider, Tick
 from posenc._explore.explorer import Explorer
+from posenc._explore.sphinx import ship
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
 SETTLED = "panel => !panel.running && Object.keys(panel.values).every(n => panel.values[n] === panel.shown[n])"
+# What is wrong with the form of a panel, at its width and at that of a phone: texts that meet or stick out, oblong
+# squares, pictures side by side that do not begin on one line.
+FAULTS = """panel => {
+  const found = [];
+  const inside = (x, y, box) => x > box.left - 4 && x < box.right + 4 && y > box.top - 3 && y < box.bottom + 3;
+  const slanted = e => {  // points on the middle line of a word that rises at 45° to its end
+    const { left, top } = e.ownerSVGElement.getBoundingClientRect(), half = Math.SQRT1_2;
+    const [x, y] = ["x", "y"].map(name => Number(e.getAttribute(name))), points = [];
+    for (let s = 0; s <= e.getComputedTextLength(); s += 2) {
+      points.push([left + x - half * (s + 4), top + y + half * (s - 4)]);
+    }
+    return points;
+  };
+  for (const width of [0, 320]) {
+    const form = () => { panel.arrange(panel.stages.clientWidth); panel.views.forEach(view => view.resize()); };
+    panel.stages.style.width = width ? `${width}px` : "";
+    form();
+    const edge = panel.stages.getBoundingClientRect();
+    for (const svg of panel.stages.querySelectorAll("svg")) {
+      if (Math.abs(svg.getBoundingClientRect().width - svg.viewBox.baseVal.width) > 0.5) found.push(`${width}: scaled`);
+      const texts = [...svg.querySelectorAll("text")]
+        .filter(e => e.textContent && e.getAttribute("visibility") !== "hidden")
+        .map(e => [e.textContent, e.getBoundingClientRect(), e.getAttribute("transform") ? slanted(e) : null]);
+      texts.forEach(([one, a, line], i) => {
+        if (a.left < edge.left - 1 || a.right > edge.right + 1) found.push(`${width}: “${one}” sticks out`);
+        for (const [other, b, before] of texts.slice(0, i)) {
+          if (line || before) {
+            const close = line && before ? Math.abs(line[0][0] - before[0][0]) < 16.5
+              : (line ?? before).some(([x, y]) => inside(x, y, line ? b : a));
+            if (close) found.push(`${width}: “${one}” and “${other}” meet`);
+            continue;
+          }
+          const wide = Math.min(a.right, b.right) - Math.max(a.left, b.left);
+          const high = Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top);
+          if (wide > 0.5 && high > 2.5) found.push(`${width}: “${one}” and “${other}” meet`);
+        }
+      });
+    }
+    const rows = new Map();
+    for (const view of panel.views.filter(view => view.frame)) {
+      const { plot } = view.frame, [high, wide] = view.tensors[0].shape;
+      const oblong = view.spec.kind === "heatmap" && high === wide && Math.abs(plot.width - plot.height) > 1;
+      if (oblong) found.push(`${width}: a square is oblong`);
+      const row = view.host.getBoundingClientRect().top;
+      const top = view.stage.getBoundingClientRect().top + plot.top;
+      const key = [...rows.keys()].find(other => Math.abs(other - row) < 2) ?? row;
+      rows.set(key, [...(rows.get(key) ?? []), top]);
+    }
+    for (const tops of rows.values()) {
+      if (Math.max(...tops) - Math.min(...tops) > 1) found.push(`${width}: tops at ${tops}`);
+    }
+    if (width) { panel.stages.style.width = ""; form(); }
+  }
+  return [...new Set(found)];
+}"""
 READ = f"""async id => {{
   const {{ panel }} = document.getElementById(id), settled = {SETTLED}, late = performance.now() + 30_000;
   while (!settled(panel)) {{
@@ -28,9 +85,27 @@ READ = f"""async id => {{
   }};
   const tensors = panel.tensors.map(({{ shape, data }}) =>
     ({{ shape, data: coded(new Uint8Array(data.buffer, data.byteOffset, data.byteLength)) }}));
-  return {{ shown: panel.shown, tensors }};
+  return {{ shown: panel.shown, tensors, faults: ({FAULTS})(panel) }};
 }}"""
 KEYS = ("Home", "PageUp", "ArrowRight", "End", "ArrowLeft")  # to both ends of a slider, and between
+
+
+GAP = '<div style="height: 4000px"></div>'
+
+
+def site(folder: Path, panels: Sequence[Any], gap: str = GAP) -> None:
+    """A page of panels, made while POSENC_BOOK is set, with all that they need; `gap` stands above them."""
+    ship(folder / "posenc")
+    elements = "".join(panel._repr_mimebundle_()["text/html"] for panel in panels)
+    head = (
+        '<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>Explorers</title>'
+        '<link rel="icon" href="data:,"><link rel="stylesheet" href="posenc/style.css">'
+    )
+    (folder / "index.html").write_text(
+        f'<!doctype html><html lang="en">{head}'
+        f"<body><main><h1>Explorers</h1>{gap}{elements}</main><script defer src=posenc/page.js></script>",
+        encoding="utf-8",
+    )
 
 
 def live(page: Page, identity: str) -> None:
@@ -58,17 +133,22 @@ def read(page: Page, identity: str) -> dict[str, Any]:
 
 
 def compare(got: dict[str, Any], explorer: Explorer) -> float:
-    """The largest difference between what the page holds and what torch returns, relative to the largest value."""
+    """The largest difference between what the page holds and what torch returns, relative to the largest value.
+
+    Fails if the panel's form has a fault.
+    """
+    assert got["faults"] == []
     wanted = explorer.run(explorer.unwire(got["shown"]))
     assert len(got["tensors"]) == len(wanted)
     largest = 0.0
     for ours, true in zip(got["tensors"], wanted, strict=True):
         assert ours["shape"] == list(true.shape)
         data = np.frombuffer(base64.b64decode(ours["data"]), np.float32).reshape(ours["shape"])
-        np.testing.assert_array_equal(np.isfinite(data), np.isfinite(true.numpy()))
-        finite = np.isfinite(data)
+        finite = np.isfinite(true.numpy())
+        np.testing.assert_array_equal(data[~finite], true.numpy()[~finite])  # infinite on the same side
+        assert np.isfinite(data[finite]).all()
         scale = max(1.0, float(np.abs(true.numpy()[finite]).max(initial=0.0)))
-        largest = max(largest, float(np.abs(data - true.numpy())[finite].max(initial=0.0)) / scale)
+        largest = max(largest, float(np.abs(data[finite] - true.numpy()[finite]).max(initial=0.0)) / scale)
     return largest
 
 
@@ -76,10 +156,12 @@ def moves(page: Page, identity: str, explorer: Explorer) -> Iterator[tuple[str, 
     """Move each control of a panel, as a reader would, and back to its start: what was done, and what is there."""
     root = page.locator(f"#{identity}")
     for control in explorer.controls:
-        label = control.name.replace("_", " ")
+        label = " ".join([explorer.label(control.name), explorer.units.get(control.name, "")]).strip()
         role = {Slider: "slider", Choice: "combobox", Tick: "checkbox"}[type(control)]
         # Found once: on the page of a chapter, to find a control takes longer than to move it.
         found = root.get_by_role(role, name=label, exact=True).element_handle()
+        if found.is_disabled():  # it does nothing in this state
+            continue
         if isinstance(control, Slider):
             start = found.input_value()
             for key in KEYS:

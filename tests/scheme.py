@@ -24,6 +24,8 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
 import normalise  # noqa: E402
 
+from posenc.plot import ROLES  # noqa: E402
+
 UNWRITTEN = "as yet unwritten"
 
 SOURCE = '''\
@@ -299,8 +301,9 @@ def registered(name: str, title: str, colour: str) -> str:
 
 
 def free_colour(registry: str) -> str:
-    """The colour that differs most from those of the other schemes, as muted as theirs, legible on white and black."""
-    taken = [to_lab(found) for found in re.findall(r'"#([0-9a-f]{6})"', registry)]
+    """The colour that differs most from those of schemes and roles, as muted as theirs, legible on both pages."""
+    roles = (colour for pair in ROLES.values() for colour in pair)
+    taken = [to_lab(found) for found in re.findall(r"#([0-9a-f]{6})", registry + " ".join(roles))]
     steps = range(0x10, 0x100, 0x18)
     candidates = [f"{r:02x}{g:02x}{b:02x}" for r in steps for g in steps for b in steps]
     legible = [one for one in candidates if 0.16 < luminance(one) < 0.28]  # a contrast of 3 to 1 or more with both

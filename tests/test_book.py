@@ -311,6 +311,28 @@ def test_every_control_moves_and_the_page_equals_torch(
     record_property("largest difference from torch", visit.panels)
 
 
+@each(CHAPTERS)
+@pytest.mark.usefixtures("visit")
+def test_panels_speak_in_words(book: Path, request: pytest.FixtureRequest) -> None:
+    for explorer in explorers(book, request.node.callspec.id).values():
+        assert 0 < len(explorer.caption) <= 140
+        for control in explorer.controls:
+            assert not re.search(r"^[a-z]\d?$|\bdim\b|_", explorer.label(control.name))
+
+
+@each(CHAPTERS)
+@pytest.mark.usefixtures("visit")
+def test_a_panel_stands_before_its_code_which_is_folded(book: Path, request: pytest.FixtureRequest) -> None:
+    text = (book / f"{request.node.callspec.id}.html").read_text(encoding="utf-8")
+    cells = [cell for cell in re.split(r'<div class="cell(?= |")', text) if 'class="pe-panel"' in cell]
+    assert cells
+    for cell in cells:
+        figure, fold, code = (cell.index(part) for part in ("<figure", "<details", 'class="highlight'))
+        assert figure < fold < code
+        assert re.match(r'<details class="[^"]*">', cell[fold:])  # and not open
+        assert re.search(r"The function and the call, \d+ lines", cell[fold:code])
+
+
 @each(PAGES)
 def test_is_accessible_in_light(visit: Visit) -> None:
     assert not visit.light

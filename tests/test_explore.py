@@ -21,7 +21,7 @@ import posenc
 from posenc import Heatmap, Lines, Plane, Readout, explore, logarithmic, sinusoidal
 from posenc._explore.controls import Choice, Slider, Tick, controls
 from posenc._explore.explorer import Explorer
-from posenc._explore.export import ExportError, graphs
+from posenc._explore.export import ExportError, graphs, used
 from posenc._explore.kept import kept
 from posenc._explore.panel import Page, Panel
 from posenc._explore.sphinx import failure
@@ -251,9 +251,8 @@ def test_text_is_the_same_in_every_run():
 def test_exported_graphs_equal_torch_between_the_corners_too():
     onnxruntime = pytest.importorskip("onnxruntime")
     shown = explorer()
-    made, slow = graphs(shown)
+    made = graphs(shown)
     assert list(made) == [""]
-    assert slow is False
     session = onnxruntime.InferenceSession(made[""])
 
     @settings(max_examples=40, deadline=None)
@@ -272,7 +271,7 @@ def test_exported_graphs_equal_torch_between_the_corners_too():
 def test_there_is_a_graph_for_each_combination_of_choices():
     onnxruntime = pytest.importorskip("onnxruntime")
     shown = Explorer(turned, (Plane(), Readout()), TURNED)
-    made, _ = graphs(shown)
+    made = graphs(shown)
     assert list(made) == ["0,0", "0,1", "1,0", "1,1"]
     for key, sign, twice in [("0,1", 1, 2), ("1,0", -1, 1)]:
         _, angle = onnxruntime.InferenceSession(made[key]).run(None, {"angle": np.array(0.25, np.float32)})
@@ -281,9 +280,9 @@ def test_there_is_a_graph_for_each_combination_of_choices():
 
 def test_graphs_are_the_same_each_time_and_hold_no_more_than_their_own_part():
     onnx = pytest.importorskip("onnx")
-    made, _ = graphs(Explorer(turned, (Plane(), Readout()), TURNED))
-    assert graphs(Explorer(turned, (Plane(), Readout()), TURNED))[0] == made
-    alone, _ = graphs(Explorer(turned, (Plane(), Readout()), {"angle": (-3.0, 3.0)}))
+    made = graphs(Explorer(turned, (Plane(), Readout()), TURNED))
+    assert graphs(Explorer(turned, (Plane(), Readout()), TURNED)) == made
+    alone = graphs(Explorer(turned, (Plane(), Readout()), {"angle": (-3.0, 3.0)}))
     mine, other = (onnx.load_from_string(graph).graph for graph in (made["0,0"], alone[""]))
     assert [node.op_type for node in mine.node] == [node.op_type for node in other.node]
     names = [tensor.name for tensor in mine.initializer]
@@ -371,6 +370,38 @@ def test_a_page_shows_a_picture_with_its_text_before_any_script(monkeypatch):
         page.width = 3
 
 
+def test_controls_are_called_what_the_reader_calls_them(monkeypatch):
+    pytest.importorskip("onnxruntime")
+    monkeypatch.setenv("POSENC_BOOK", "1")
+    page = explore(
+        encoding, Heatmap(rows=["a", "b"]), length=(8, 32), labels={"length": "tokens of <text>"},
+        units={"length": "tokens"}, caption="Drag <it>.",
+    )  # fmt: skip
+    html = page._repr_mimebundle_()["text/html"]
+    assert ">tokens of &lt;text&gt; 16<" in html
+    assert '<p class="pe-caption">Drag &lt;it&gt;.</p>' in html
+    seen = _Seen()
+    seen.feed(html)
+    spec = json.loads("".join(seen.data))
+    assert [(c["name"], c["label"], c["unit"]) for c in spec["controls"]] == [("length", "tokens of <text>", "tokens")]
+    assert spec["views"][0]["rows"] == ["a", "b"]
+    for wrong in ({"labels": {"base": "b"}}, {"units": {"base": "rad"}}):
+        with pytest.raises(ValueError, match="'base' is no control of encoding: it has length"):
+            explore(encoding, Heatmap(), length=(8, 32), **wrong)
+
+
+def test_a_graph_knows_the_sliders_that_do_something():
+    pytest.importorskip("onnxruntime")
+
+    def either(how="sine", x=1.0, y=1.0, n=3):
+        line = torch.arange(n)
+        return line * x.sin() if how == "sine" else line * 0 + y if how == "level" else line.float()
+
+    ranges = {"how": ["sine", "level", "none"], "x": (0.0, 2.0), "y": (0.0, 2.0), "n": (2, 9)}
+    made = graphs(Explorer(either, (Lines(),), ranges))
+    assert [sorted(used(made[key])) for key in ("0", "1", "2")] == [["n", "x"], ["n", "y"], ["n"]]
+
+
 def test_two_panels_of_one_function_have_two_addresses(monkeypatch):
     monkeypatch.setenv("POSENC_BOOK", "1")
 
@@ -393,31 +424,17 @@ def test_the_front_ends_arithmetic():
 
 def test_the_bundles_say_whose_work_they_contain():
     text = (ROOT / "posenc/_explore/static/licences.txt").read_text(encoding="utf-8")
-    for name in ("@observablehq/plot", "d3-scale", "onnxruntime-web"):
+    for name in ("d3-scale", "onnxruntime-web"):
         assert re.search(rf"^{re.escape(name)} \d+\.", text, re.MULTILINE), name
     assert "Permission to use, copy, modify" in text
 
 
 def test_no_scheme_is_computed_in_javascript():
-    for file in (ROOT / "posenc/_explore/front").glob("*.js"):
-        used = set(re.findall(r"Math\.(\w+)", file.read_text(encoding="utf-8")))
-        assert used <= {
-            "floor",
-            "round",
-            "ceil",
-            "min",
-            "max",
-            "abs",
-            "log",
-            "log10",
-            "random",
-            "PI",
-            "cos",
-            "sin",
-            "hypot",
-        }, file
-        if file.name != "views.js":  # where the unit circle is drawn
-            assert not used & {"cos", "sin"}, file
+    plain = {"floor", "round", "ceil", "min", "max", "abs", "log", "log10", "random", "PI", "hypot"}
+    files = list((ROOT / "posenc/_explore/front").rglob("*.js"))
+    assert {file.name for file in files} >= {"panel.js", "lines.js"}
+    for file in files:
+        assert set(re.findall(r"Math\.(\w+)", file.read_text(encoding="utf-8"))) <= plain, file
 
 
 def test_the_package_names_what_it_needs():
@@ -500,7 +517,7 @@ def test_a_function_that_cannot_be_exported_fails_the_build_with_the_cell_and_th
 def test_a_graph_says_nothing_of_the_machine_that_made_it():
     """The exporter puts the stack of each operation into its node, with absolute paths, encoded."""
     onnx = pytest.importorskip("onnx")
-    made, _ = graphs(Explorer(lambda base=2.0: torch.arange(4) ** base, (Lines(),), {"base": (1.0, 3.0)}))
+    made = graphs(Explorer(lambda base=2.0: torch.arange(4) ** base, (Lines(),), {"base": (1.0, 3.0)}))
     (graph,) = (onnx.load_from_string(data).graph for data in made.values())
     assert len(graph.node) > 0
     assert not any(each.metadata_props for each in (*graph.node, *graph.value_info, *graph.input, *graph.output))

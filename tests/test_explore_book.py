@@ -15,9 +15,8 @@ import torch
 from posenc import Heatmap, Lines, Plane, Readout, explore, logarithmic, sinusoidal
 from posenc._explore.explorer import Explorer
 from posenc._explore.panel import Page
-from posenc._explore.sphinx import ship
 from tests.browser import served
-from tests.panels import compare, live, read, settled
+from tests.panels import compare, live, read, settled, site
 
 ROOT = Path(__file__).parents[1]
 CHAPTERS = sorted(path.stem for path in (ROOT / "chapters").glob("*.ipynb"))
@@ -81,7 +80,6 @@ def made(tmp_path_factory):
     """A folder with a page of explorers and all that they need."""
     pytest.importorskip("onnxruntime")
     folder = tmp_path_factory.mktemp("site")
-    ship(folder / "posenc")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("POSENC_BOOK", "1")
         patch.setattr(Page, "_counts", {})
@@ -95,17 +93,7 @@ def made(tmp_path_factory):
             explore(odd, Readout(), x=(0.5, 2.0)),
             explore(still, Readout(), n=(1, 5)),
         ]  # fmt: skip
-        elements = [page._repr_mimebundle_()["text/html"] for page in pages]
-    head = (
-        '<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>Explorers</title>'
-        '<link rel="icon" href="data:,"><link rel="stylesheet" href="posenc/style.css">'
-    )
-    gap = '<div style="height: 4000px"></div>'
-    (folder / "index.html").write_text(
-        f'<!doctype html><html lang="en">{head}'
-        f"<body><main><h1>Explorers</h1>{gap}{''.join(elements)}</main><script defer src=posenc/page.js></script>",
-        encoding="utf-8",
-    )
+        site(folder, pages)
     return folder
 
 
@@ -144,7 +132,7 @@ def test_rubbish_in_a_field_is_refused_in_place(opened):
         field.fill(text)
         field.press("Enter")
         assert re.search("no number|out of range", message.inner_text())
-        assert field.input_value() == "10,000"
+        assert field.input_value() == "10\u202f000"
     field.fill("5e5")
     field.press("Enter")
     settled(page, "explore-encoding")
@@ -174,7 +162,9 @@ def test_a_slow_function_never_queues_and_the_page_stays_free(opened):
     live(page, "explore-slow")
     got = page.evaluate(
         """async () => { const root = document.getElementById("explore-slow"), { panel } = root;
-        const slider = root.querySelector("input[type=range]"), before = panel.computed;
+        const slider = root.querySelector("input[type=range]"), { compute } = panel.engine;
+        let computed = 0;
+        panel.engine.compute = values => { computed++; return compute(values); };
         let longest = 0, last = performance.now(), said = false;
         for (let i = 0; i < 60; i++) {
           slider.value = String(600 + i); slider.dispatchEvent(new Event("input"));
@@ -184,12 +174,128 @@ def test_a_slow_function_never_queues_and_the_page_stays_free(opened):
         }
         while (panel.running) await new Promise(f => setTimeout(f, 10));
         const after = panel.status.textContent;
-        return { computed: panel.computed - before, n: panel.shown.n, longest, said, after }; }"""
+        return { computed, n: panel.shown.n, longest, said, after }; }"""
     )
     assert got["n"] == 2 + 659  # the last of sixty moves, the slider's step 659
     assert got["computed"] < 30
     assert got["said"]
     assert got["after"] == ""
+    assert got["longest"] < 1000  # one run would take longer: it is the worker's
+
+
+# What a site may forbid, and what may break.
+
+POLICY = (
+    "default-src 'self'; script-src 'self' 'unsafe-inline' 'wasm-unsafe-eval'; style-src 'self' 'unsafe-inline'; "
+    "img-src 'self' data:; font-src 'self' data:; worker-src blob:"
+)
+SLOW_MOVE = """async () => { const { panel } = document.getElementById("explore-slow");
+  for (const n of [400, 410]) {
+    panel.set({ n });
+    while (panel.running) await new Promise(f => setTimeout(f, 10));
+  }
+  return [panel.shown.n, panel.message.textContent]; }"""
+
+
+def guarded(opened, url: str, policy: str):
+    """A page as a server sends it that has a Content-Security-Policy."""
+
+    def answer(route):
+        sent = route.fetch()
+        route.fulfill(response=sent, headers={**sent.headers, "content-security-policy": policy})
+
+    opened.page.route("**/*.html", answer)
+    opened.page.goto(url, wait_until="load")
+    return opened.page
+
+
+@pytest.mark.parametrize("worker", ["blob:", "'none'"])
+def test_slow_functions_are_drawn_with_and_without_a_worker(worker, made_server, open_page):
+    opened = open_page("about:blank")
+    page = guarded(opened, f"{made_server}/index.html", POLICY.replace("worker-src blob:", f"worker-src {worker}"))
+    for identity in ("explore-encoding", "explore-slow"):
+        live(page, identity)
+    assert page.evaluate(SLOW_MOVE) == [410, ""]
+
+
+def test_a_chapter_works_under_the_policy_that_the_readme_names(book, open_page):
+    assert POLICY in " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    with served(book) as address:
+        opened = open_page(f"{address}/chapters/alibi.html")
+        page = guarded(opened, f"{address}/chapters/alibi.html", POLICY)
+        live(page, "explore-one-head")
+        page.wait_for_selector("mjx-container")
+        assert not opened.problems
+
+
+def test_a_policy_without_webassembly_is_said(made_server, open_page):
+    page = guarded(open_page("about:blank"), f"{made_server}/index.html", POLICY.replace(" 'wasm-unsafe-eval'", ""))
+    page.evaluate("document.getElementById('explore-encoding').scrollIntoView()")
+    message = page.locator("#explore-encoding .pe-message")
+    message.wait_for(state="visible")
+    assert "wasm-unsafe-eval" in message.inner_text()
+    assert page.locator("#explore-encoding .pe-stills svg").first.is_visible()
+
+
+def test_a_worker_that_dies_is_replaced(opened):
+    page = opened.page
+    page.evaluate(
+        """() => { const made = globalThis.Worker;
+           globalThis.Worker = class extends made { constructor(url) { super(url); globalThis.last = this; } } }"""
+    )
+    live(page, "explore-slow")
+    assert page.evaluate(SLOW_MOVE) == [410, ""]
+    got = page.evaluate(
+        """async () => { const { panel } = document.getElementById("explore-slow");
+        panel.set({ n: 500 });
+        await new Promise(f => setTimeout(f, 20));
+        globalThis.last.onerror(new ErrorEvent("error", { message: "out of memory" }));
+        while (panel.running) await new Promise(f => setTimeout(f, 10));
+        return [panel.shown.n, panel.message.textContent, panel.status.textContent]; }"""
+    )
+    assert got == [500, "", ""]
+
+
+def test_a_graph_that_fails_is_tried_again(opened):
+    page = opened.page
+    live(page, "explore-turned")
+    got = page.evaluate(
+        """async () => { const { run } = globalThis.posencEngine, good = new Uint8Array(3), found = [];
+        for (let i = 0; i < 2; i++) {
+          try { await run("spoilt", good, []); } catch (error) { found.push(error.message); }
+        }
+        const { graphs } = JSON.parse(document.querySelector("#explore-turned .pe-data").textContent);
+        const bytes = Uint8Array.from(atob(graphs["0,0"]), c => c.charCodeAt(0));
+        for (let i = 0; i < 40; i++) {
+          const feed = [{ name: "angle", integer: false, value: 0 }];
+          const { tensors } = await run(i % 2 ? "spoilt" : `many ${i}`, bytes, feed);
+          found.push(tensors.length);
+        }
+        return found; }"""
+    )
+    assert len(got) == 42
+    assert all(isinstance(each, str) for each in got[:2])
+    assert got[2:] == [2] * 40
+
+
+def test_no_progress_is_shown_far_from_the_reader(made, open_page):
+    opened = open_page((made / "index.html").as_uri())
+    live(opened.page, "explore-encoding")
+    assert opened.page.locator("progress:not([hidden])").count() == 0
+
+
+def test_a_panel_that_is_removed_while_it_computes_ends_quietly(opened):
+    page = opened.page
+    live(page, "explore-slow")
+    page.evaluate(
+        """async () => { const root = document.getElementById("explore-slow"), { panel } = root;
+        panel.set({ n: 600 });
+        await new Promise(f => setTimeout(f, 5));
+        root.remove();
+        panel.destroy();
+        while (panel.running) await new Promise(f => setTimeout(f, 10)); }"""
+    )
+    assert not opened.problems
 
 
 def test_panels_that_compute_at_once_do_not_disturb_each_other(opened):
@@ -258,7 +364,7 @@ def test_a_link_reopens_the_same_state(address, made, open_page, request):
     page = open_page(url).page
     live(page, "explore-turned")
     root = page.locator("#explore-turned")
-    root.get_by_role("slider").focus()
+    root.locator("input[type=range]").focus()
     page.keyboard.press("ArrowRight")
     root.get_by_role("combobox").select_option(index=1)
     root.get_by_role("checkbox").click()
@@ -281,12 +387,12 @@ def test_everything_has_a_name_a_value_and_words(opened):
     live(page, "explore-encoding")
     root = page.locator("#explore-encoding")
     slider = root.get_by_role("slider", name="base", exact=True)
-    assert slider.get_attribute("aria-valuetext") == "10,000"
+    assert slider.get_attribute("aria-valuetext") == "10\u202f000"
     for role in ("slider", "textbox", "button"):
         for item in root.get_by_role(role).all():
             assert item.evaluate("e => (e.labels?.[0] ?? e).textContent || e.ariaLabel").strip()
     stage = root.locator(".pe-stage").first
-    assert stage.get_attribute("role") == "img"
+    assert stage.get_attribute("role") == "slider"  # which arrow keys move over the picture
     assert stage.get_attribute("aria-label") == "128 rows (position) by 64 columns (dimension), values from −1 to 1."
     slider.focus()
     page.keyboard.press("ArrowRight")

@@ -35,6 +35,9 @@ other.value = 12""",
 ]
 
 
+RESTART = "() => jupyterapp.shell.currentWidget.context.sessionContext.session.kernel.restart()"
+
+
 def drawn(page):
     return page.evaluate("() => [...document.querySelector('.pe-widget').panel.tensors[0].data]")
 
@@ -110,4 +113,14 @@ def drive(address, browser):
     assert "'base': 500.0" in text
     assert "'layout': 'half'" in text
     assert not errors
+
+    page.evaluate(RESTART)
+    field.fill("14")
+    field.press("Enter")
+    message.wait_for(state="visible", timeout=40_000)
+    assert re.search("kernel", message.inner_text())
+    assert re.search("[Rr]un the cell again", message.inner_text())
+    assert page.locator(".pe-status").inner_text() == ""
+    run_cell(page, 0)  # as it says
+    page.wait_for_function("() => document.querySelector('.pe-widget.pe-live')?.panel.shown.length === 16")
     page.close()

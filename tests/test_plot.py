@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import io
+import itertools
 import re
 import xml.etree.ElementTree as ET
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from matplotlib.image import imread
+from scheme import distance, to_lab
 
 from posenc import Heatmap, Lines, Plane, plot
+from posenc.registry import SCHEMES
 from tests.helpers import PAPERS, contrast
+
+ROOT = Path(__file__).resolve().parents[1]
 
 PICTURES = {
     "heatmap": lambda: plot.heatmap(torch.eye(4), x="dimension", y="position", alt="a diagonal"),
@@ -101,6 +107,32 @@ def test_lines_without_points_count_from_their_start():
         assert line.get_xydata().tolist() == [[start, 1], [start + 1, 2], [start + 2, 4]]
 
 
+def test_points_are_drawn_with_their_marks():
+    view = {"mark": ["step", "stem", "bar", "dot"], "bands": [(0, 1)]}
+    ax = plot.lines(torch.arange(12.0).reshape(4, 3), **view, alt="four kinds of marks").figure.axes[0]
+    assert [line.get_drawstyle() for line in ax.lines] == ["steps-mid", "default", "default"]
+    assert [line.get_marker() for line in ax.lines] == ["None", "o", "o"]
+    assert [bar.get_height() for bar in ax.patches] == [6, 7, 8]
+    stems, band = ax.collections
+    assert [segment.tolist() for segment in stems.get_segments()] == [[[x, 0], [x, 3 + x]] for x in range(3)]
+    assert len(band.get_paths()) == 1
+
+
+@pytest.mark.parametrize("mark", ["line", "line+dot", "step", "stem", "bar", "dot"])
+def test_what_is_not_finite_is_a_gap_and_no_warning(mark):
+    gaps = torch.tensor([[1.0, torch.inf, 2.0, -torch.inf], [torch.nan, 1.0, -1.0, 0.0]])
+    assert "<svg" in plot.lines(gaps, mark=mark, alt="gaps").svg()
+
+
+def test_squares_are_square_and_masked_cells_are_hatched():
+    matrix = torch.eye(3).masked_fill(torch.ones(3, 3).triu(1).bool(), -torch.inf)
+    shown = (matrix, torch.eye(3), torch.ones(2, 3))
+    masked, plain, wide = (plot.heatmap(each, alt="cells").figure.axes[0] for each in shown)
+    assert (masked.get_aspect(), wide.get_aspect()) == (1, "auto")
+    assert masked.images[0].get_array().mask.tolist() == torch.isinf(matrix).tolist()
+    assert (masked.patch.get_hatch(), plain.patch.get_hatch()) == ("////", None)
+
+
 def test_a_plane_is_square():
     axes = plot.plane([[0.5, 0.5]], alt="an arrow").figure.axes[0]
     assert axes.get_aspect() == 1
@@ -139,8 +171,34 @@ def test_scales_are_what_they_say(scale):
 
 
 def test_colours_are_legible_in_light_and_dark():
-    for name, colour in {**plot.COLOURS, **dict(enumerate(plot.CYCLE))}.items():
+    schemes = {name: scheme.colour for name, scheme in SCHEMES.items()}
+    for name, colour in {**schemes, **dict(enumerate(plot.CYCLE))}.items():
         assert min(contrast(colour, paper) for paper in PAPERS) >= 3, name
+    for name, pair in plot.ROLES.items():
+        assert min(map(contrast, pair, PAPERS)) >= 4.5, name  # words have these colours too
+
+
+def test_no_two_schemes_look_alike_and_none_looks_like_a_role():
+    def polar(colour):
+        light, a, b = to_lab(colour.removeprefix("#"))
+        return light, np.hypot(a, b), np.degrees(np.arctan2(b, a))
+
+    roles = [polar(colour)[2] for pair in plot.ROLES.values() for colour in pair]
+    colours = [scheme.colour for scheme in SCHEMES.values()]
+    for first, second in itertools.combinations(colours, 2):
+        assert distance(*(to_lab(colour.removeprefix("#")) for colour in (first, second))) > 0.12, (first, second)
+    for colour in colours:
+        _, chroma, hue = polar(colour)
+        apart = [abs((hue - role + 180) % 360 - 180) for role in roles]
+        assert chroma < 0.02 or min(apart) > 12, colour
+
+
+def test_roles_have_one_colour_in_prose_pictures_and_panels():
+    book = (ROOT / "chapters/assets/book.css").read_text(encoding="utf-8")
+    panels = (ROOT / "posenc/_explore/front/style.css").read_text(encoding="utf-8")
+    for name, (light, dark) in plot.ROLES.items():
+        assert list(dict.fromkeys(re.findall(rf"--{name}: (#\w+);", book))) == [light, dark]
+        assert list(dict.fromkeys(re.findall(rf"--pe-{name}: (#\w+);", panels))) == [light, dark]
 
 
 @pytest.mark.parametrize(

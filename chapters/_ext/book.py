@@ -19,11 +19,13 @@ from typing import Any
 import pybtex.plugin
 from docutils import nodes
 from execution import NotebookError
+from myst_nb.sphinx_ import HideCodeCellNode  # type: ignore[import-untyped]
 from pybtex.style import template
 from pybtex.style.formatting.unsrt import Style as Unsorted
 from sphinx.application import Sphinx
 from sphinx.config import Config
 from sphinx.errors import ExtensionError
+from sphinx.transforms.post_transforms import SphinxPostTransform
 from sphinx.util.docutils import SphinxDirective
 from sphinxcontrib.bibtex.plugin import register_plugin
 from sphinxcontrib.bibtex.style.referencing.author_year import AuthorYearReferenceStyle
@@ -127,6 +129,28 @@ class Checked(SphinxDirective):
 QUIET = ("refuses", "not run")  # set in italics, so that the eye finds them among the others
 
 
+class PanelFirst(SphinxPostTransform):
+    """A panel comes before its code, which is folded: a reader sees the idea move, and then how it is made."""
+
+    default_priority = 201  # after myst-nb has folded the inputs of cells that ask for it
+    formats = ("html",)
+
+    def run(self, **kwargs: Any) -> None:
+        for cell in self.document.findall(nodes.container):
+            if cell.get("nb_element") != "cell_code" or len(cell.children) < 2:
+                continue
+            code, *rest = cell.children
+            if not any('class="pe-panel"' in raw.astext() for part in rest for raw in part.findall(nodes.raw)):
+                continue
+            lines = next(code.findall(nodes.literal_block)).astext().count("\n") + 1
+            if not isinstance(code, HideCodeCellNode):
+                inner, code = code, HideCodeCellNode(classes=["above-input"])
+                code.append(inner)
+            code["prompt_show"] = code["prompt_hide"] = f"The function and the call, {lines} lines"
+            cell.children = []
+            cell.extend([*rest, code])
+
+
 class Entries(Unsorted):
     """Entries in the order of their authors; the text cites by author and year, so no label is shown."""
 
@@ -197,6 +221,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
     # A change of this file reads all pages again.
     app.add_config_value("book_version", hashlib.sha256(Path(__file__).read_bytes()).hexdigest(), "env")
     app.add_directive("checked", Checked)
+    app.add_post_transform(PanelFirst)
     site(app)
     app.connect("config-inited", link)
     app.connect("builder-inited", mathjax)

@@ -68,7 +68,7 @@ class Slider:
         return (int(self.min), int(last)) if self.integer else (self.min, self.max)
 
     def spec(self) -> dict[str, Any]:
-        return {"kind": "slider", "label": _label(self.name), **asdict(self)}
+        return {"kind": "slider", **asdict(self)}
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class Choice:
         return next(i for i, v in enumerate(self.values) if v is known or (type(v) is type(known) and v == known))
 
     def spec(self) -> dict[str, Any]:
-        return {"kind": "choice", "name": self.name, "label": _label(self.name), "labels": list(self.labels),
+        return {"kind": "choice", "name": self.name, "labels": list(self.labels),
                 "start": self.index(self.start)}  # fmt: skip
 
 
@@ -109,7 +109,7 @@ class Tick:
         return value
 
     def spec(self) -> dict[str, Any]:
-        return {"kind": "tick", "name": self.name, "label": _label(self.name), "start": self.start}
+        return {"kind": "tick", "name": self.name, "start": self.start}
 
 
 Control = Slider | Choice | Tick
@@ -179,7 +179,3 @@ def _number(value: Any) -> bool:
 
 def _name(function: Callable[..., Any]) -> str:
     return getattr(function, "__name__", type(function).__name__)
-
-
-def _label(name: str) -> str:
-    return name.replace("_", " ")

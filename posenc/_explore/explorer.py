@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from .. import plot
-from ..views import Heatmap, Lines, Plane, View
+from ..views import Heatmap, Lines, Plane, Readout, View
 from .controls import Choice, Control, Slider, Tick, controls
 
 
@@ -29,6 +29,9 @@ class Explorer:
         presets: Mapping[str, Mapping[str, Any]] | None = None,
         title: str | None = None,
         name: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        units: Mapping[str, str] | None = None,
+        caption: str = "",
     ) -> None:
         if not callable(function):
             raise ValueError(f"explore() needs a function first, got {function!r}")
@@ -39,7 +42,15 @@ class Explorer:
         self.title = title or self.name.replace("_", " ")
         self.controls: list[Control] = controls(function, abbreviations)
         self.by_name = {control.name: control for control in self.controls}
+        self.labels, self.units, self.caption = dict(labels or {}), dict(units or {}), caption
+        for named in (*self.labels, *self.units):
+            if named not in self.by_name:
+                raise ValueError(f"{named!r} is no control of {self.name}: it has {', '.join(self.by_name)}")
         self.presets = {label: self.check(values) for label, values in (presets or {}).items()}
+
+    def label(self, name: str) -> str:
+        """What a reader calls a control."""
+        return self.labels.get(name, name.replace("_", " "))
 
     def starts(self) -> dict[str, Any]:
         return {control.name: control.start for control in self.controls}
@@ -109,22 +120,33 @@ class Explorer:
         views = []
         for view in self.views:
             entry: dict[str, Any] = {"kind": view.kind, "title": view.title}
-            for key in ("x", "y", "scale", "limits", "origin", "start", "log_x", "log_y", "limit", "digits"):
+            for key in ("x", "y", "scale", "limits", "origin", "start", "mark", "log_x", "log_y", "limit"):
                 if hasattr(view, key):
                     entry[key] = getattr(view, key)
             if hasattr(view, "labels"):
                 entry["labels"] = [str(label) for label in view.labels]
+            for key in ("rows", "columns", "ticks"):
+                if hasattr(view, key):
+                    entry[key] = [str(word) for word in getattr(view, key)]
+            if isinstance(view, Readout):
+                entry["digits"] = view.digits if isinstance(view.digits, int) else list(view.digits)
+            if isinstance(view, Lines):
+                entry["bands"] = [list(band) for band in view.bands]
             if isinstance(view, (Lines, Plane)):
-                entry["colours"] = [plot.colour(view, i) for i in range(max(len(view.colours), len(plot.CYCLE)))]
+                entry["colours"] = [plot.css(view, i) for i in range(max(len(view.colours), len(plot.CYCLE)))]
             if isinstance(view, Heatmap):
                 entry["table"] = base64.b64encode(plot.table(view.scale)).decode()
             views.append(entry)
         return {
             "name": self.name,
             "title": self.title,
-            "controls": [c.spec() for c in self.controls],
+            "caption": self.caption,
+            "controls": [
+                {**c.spec(), "label": self.label(c.name), "unit": self.units.get(c.name, "")} for c in self.controls
+            ],
             "views": views,
             "presets": [{"label": str(label), "values": self.wire(v)} for label, v in self.presets.items()],
+            "starts": self.wire(self.starts()),
             "values": self.wire({**self.starts(), **values}),
         }
 

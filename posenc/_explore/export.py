@@ -6,7 +6,6 @@ import contextlib
 import io
 import itertools
 import logging
-import time
 import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -21,7 +20,6 @@ from .controls import Slider
 from .explorer import Explorer
 
 MOST_VARIANTS = 48
-SLOW = 4e-3  # seconds natively: about what a page can afford within a frame; slower graphs run in a worker
 
 
 class ExportError(RuntimeError):
@@ -41,8 +39,8 @@ class _Bound(nn.Module):
         return tuple(t + 0 for each in found for t in each)
 
 
-def graphs(explorer: Explorer) -> tuple[dict[str, bytes], bool]:
-    """An ONNX graph for each combination of choices, and whether any of them is too slow for a page's main thread."""
+def graphs(explorer: Explorer) -> dict[str, bytes]:
+    """An ONNX graph for each combination of choices, verified against torch."""
     variants = dict(explorer.variants())
     if len(variants) > MOST_VARIANTS:
         raise ExportError(
@@ -54,7 +52,25 @@ def graphs(explorer: Explorer) -> tuple[dict[str, bytes], bool]:
     except ExportError:  # one by one, so that the message names the choices that cannot be exported
         found = [graph for fixed in variants.values() for graph in _export(explorer, [fixed])]
     made = dict(zip(variants, found, strict=True))
-    return made, max(_verify(explorer, variants[key], graph) for key, graph in made.items()) > SLOW
+    for key, graph in made.items():
+        _verify(explorer, variants[key], graph)
+    return made
+
+
+def used(graph: bytes) -> list[str]:
+    """The inputs on which the outputs of a graph depend: its other sliders do nothing."""
+    import onnx
+
+    def needs(node: onnx.NodeProto) -> set[str]:
+        inner = (part for attribute in node.attribute for part in (attribute.g, *attribute.graphs))
+        return {*node.input, *(name for part in inner for each in part.node for name in needs(each))}
+
+    model = onnx.load_from_string(graph).graph
+    wanted = {output.name for output in model.output}
+    for node in reversed(model.node):  # in the order of computation, so backwards every need is known
+        if wanted & set(node.output):
+            wanted |= needs(node)
+    return [value.name for value in model.input if value.name in wanted]
 
 
 def _export(explorer: Explorer, choices: list[dict[str, Any]]) -> list[bytes]:
@@ -98,8 +114,8 @@ def _typical(control: Slider, value: Any) -> Any:
     return value
 
 
-def _verify(explorer: Explorer, fixed: Mapping[str, Any], graph: bytes) -> float:
-    """Compare the graph with torch at the start and at the corners of its sliders; the time of the slowest run."""
+def _verify(explorer: Explorer, fixed: Mapping[str, Any], graph: bytes) -> None:
+    """Compare the graph with torch at the start and at the corners of its sliders."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -109,7 +125,6 @@ def _verify(explorer: Explorer, fixed: Mapping[str, Any], graph: bytes) -> float
     taken = {i.name for i in session.get_inputs()}
     whole = {c.name for c in explorer.controls if isinstance(c, Slider) and c.integer}
     starts = {c.name: c.start for c in explorer.controls if isinstance(c, Slider)}
-    slowest = 0.0
     for values in (starts, *explorer.corners()):
         where = _where(explorer, {**values, **fixed})
         try:
@@ -118,9 +133,7 @@ def _verify(explorer: Explorer, fixed: Mapping[str, Any], graph: bytes) -> float
             raise ExportError(f"{where} raises {type(error).__name__}: {error}: narrow its controls") from error
         feed = {n: np.array(v, np.int64 if n in whole else np.float32) for n, v in values.items() if n in taken}
         try:
-            begin = time.perf_counter()
             got = session.run(None, feed)
-            slowest = max(slowest, time.perf_counter() - begin)
         except Exception as error:
             raise ExportError(f"{where} fails as a graph, though not in torch: {_reason(error)}") from error
         for number, (ours, true) in enumerate(zip(got, wanted, strict=True)):
@@ -129,7 +142,6 @@ def _verify(explorer: Explorer, fixed: Mapping[str, Any], graph: bytes) -> float
             far = _difference(ours, true.cpu().numpy())
             if far > 1e-3:
                 raise ExportError(f"{where}: output {number} differs from torch by {far:.2g} of its size")
-    return slowest
 
 
 def _difference(ours: np.ndarray, true: np.ndarray) -> float:

@@ -13,27 +13,26 @@ import numpy as np
 from .. import plot
 from ..views import Heatmap, Lines, Plane, Readout, View
 from .explorer import Explorer, _short
+from .export import used
 
 
-def element(
-    explorer: Explorer, exported: tuple[dict[str, bytes], bool], values: Mapping[str, Any], identity: str
-) -> str:
+def element(explorer: Explorer, graphs: Mapping[str, bytes], values: Mapping[str, Any], identity: str) -> str:
     """The HTML of one explorer with its graphs, to be drawn by page.js."""
-    graphs, slow = exported
     payload = {
         **explorer.spec(values),
-        "slow": slow,
+        "used": {key: used(graph) for key, graph in graphs.items()},
         "graphs": {key: base64.b64encode(graph).decode() for key, graph in graphs.items()},
     }
     data = json.dumps(payload, ensure_ascii=True).replace("<", "\\u003c").replace("&", "\\u0026")
     stills = "".join(f'<div class="pe-still">{still}</div>' for still in _stills(explorer, values))
-    state = ", ".join(f"{name.replace('_', ' ')} {_short(value)}" for name, value in values.items())
+    state = ", ".join(f"{explorer.label(name)} {_short(value)}" for name, value in values.items())
+    caption = f'<p class="pe-caption">{html.escape(explorer.caption)}</p>' if explorer.caption else ""
     return (
         f'<figure class="pe-panel" id="{html.escape(identity)}">'
         f'<figcaption class="pe-title">{html.escape(explorer.title)}</figcaption>'
         f'<p class="pe-state">{html.escape(state)}</p>'
         f'<div class="pe-stills">{stills}</div>'
-        f'<script type="application/json" class="pe-data">{data}</script>'
+        f'{caption}<script type="application/json" class="pe-data">{data}</script>'
         "</figure>"
     )
 
@@ -54,7 +53,7 @@ def _stills(explorer: Explorer, values: Mapping[str, Any]) -> list[str]:
 def _readout(view: Readout, numbers: np.ndarray) -> str:
     title = f'<p class="pe-view-title">{html.escape(view.title)}</p>' if view.title else ""
     pairs = "".join(
-        f"<div><dt>{html.escape(_label(view, index))}</dt><dd>{number:.{view.digits}f}</dd></div>"
+        f"<div><dt>{html.escape(_label(view, index))}</dt><dd>{view.write(index, number)}</dd></div>"
         for index, number in enumerate(numbers)
     )
     return f'{title}<dl class="pe-readout">{pairs}</dl>'
@@ -72,7 +71,7 @@ def summary(view: View, data: list[np.ndarray]) -> str:
     if isinstance(view, Plane):
         parts = [f"{_label(view, index)} ({x:.2f}, {y:.2f})" for index, (x, y) in enumerate(data[0])]
     else:
-        parts = [f"{_label(view, index)} {number:.{view.digits}f}" for index, number in enumerate(data[0])]
+        parts = [f"{_label(view, index)} {view.write(index, number)}" for index, number in enumerate(data[0])]
     return name + "; ".join(parts) + "."
 
 

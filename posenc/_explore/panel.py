@@ -32,6 +32,9 @@ def explore(
     presets: Mapping[str, Mapping[str, Any]] | None = None,
     title: str | None = None,
     name: str | None = None,
+    labels: Mapping[str, str] | None = None,
+    units: Mapping[str, str] | None = None,
+    caption: str = "",
     **controls: Any,
 ) -> Panel | Page:
     """A panel with a control for each parameter of a function, and a picture of the function's result.
@@ -48,6 +51,10 @@ def explore(
         presets: Labels of buttons, each with the values of controls that it sets.
         title: The title of the panel. Default: the name of the function.
         name: Identifies the panel on its page and in links to it. Default: the name of the function.
+        labels: What readers call the controls, such as `{"theta": "θ, turn per position"}`. Default: the names of the
+            parameters.
+        units: The units of controls, such as `{"theta": "rad"}`.
+        caption: One sentence below the panel: what to do, and what to see.
         **controls: One for each parameter: `(min, max)` or `(min, max, step)` for a slider, `logarithmic(min, max)`
             for a logarithmic one, a list or dict of choices, or a bool for a tick box.
 
@@ -65,7 +72,7 @@ def explore(
         >>> explore(codes, Heatmap(x="dimension", y="position"), length=(8, 64), base=logarithmic(10, 1e6))
         explore codes(length=32, base=10000) as Heatmap
     """
-    explorer = Explorer(function, views, controls, presets, title, name)
+    explorer = Explorer(function, views, controls, presets, title, name, labels, units, caption)
     explorer.run({})  # the reader sees a mistake here, with its traceback, rather than in a panel
     return Page(explorer) if book_mode() else Panel(explorer)
 
@@ -153,7 +160,7 @@ class Page:
         keep(explorer, self._identity)
 
     @staticmethod
-    def _export(explorer: Explorer) -> tuple[dict[str, bytes], bool]:
+    def _export(explorer: Explorer) -> dict[str, bytes]:
         from .export import graphs
 
         return graphs(explorer)

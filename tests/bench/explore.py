@@ -45,14 +45,19 @@ DRAW = {"heatmap": "plt.imshow(heatmap(base), aspect='auto')", "lines": "plt.plo
 VIEW = {"heatmap": "Heatmap", "lines": "Lines"}
 
 # A frame is painted when the task runs that its own callback has posted.
-MOVE_PANEL = """async ([selector, step]) => {
-  const { panel } = document.querySelector(selector), slider = document.querySelector(selector + " input[type=range]");
-  const before = panel.frames.length;
-  slider.value = String(step); slider.dispatchEvent(new Event("input"));
-  while (panel.frames.length === before) await new Promise(f => setTimeout(f, 1));
-  return panel.frames.at(-1); }"""
 PAINTED = """const painted = () => new Promise(f => requestAnimationFrame(() => {
   const { port1, port2 } = new MessageChannel(); port1.onmessage = f; port2.postMessage(null); }));"""
+MOVE_PANEL = (
+    "async ([selector, step]) => {"
+    + PAINTED
+    + """
+  const { panel } = document.querySelector(selector), slider = document.querySelector(selector + " input[type=range]");
+  const begin = performance.now();
+  slider.value = String(step); slider.dispatchEvent(new Event("input"));
+  while (panel.running) await new Promise(f => panel.root.addEventListener("pe-drawn", f, { once: true }));
+  await painted();
+  return performance.now() - begin; }"""
+)
 MOVE_COMMON = (
     "async key => {"
     + PAINTED

@@ -1,8 +1,9 @@
 // The panel in a built page: the graph exported from the torch function computes, with no kernel and no network.
 
-import { Panel } from "./panel.js";
-import { fromHash } from "./scale.js";
+import { Panel, variant } from "./panel.js";
+import { PIN, fromHash } from "./scale.js";
 
+const SLOW = 12; // milliseconds of a run that are too many for the page's own thread
 const BASE = new URL(".", document.currentScript.src);
 const decode = (base64) => Uint8Array.from(atob(base64), (c) => c.charCodeAt(0));
 
@@ -47,13 +48,15 @@ async function unpacked(bytes) {
   return new Uint8Array(await new Response(stream).arrayBuffer());
 }
 
-const waiting = new Set();
+const waiting = new Set(); // panels near the reader, which show how far the loading is
 let runtime = null;
 
 function load() {
   const progress = (fraction) => waiting.forEach((panel) => panel.loading(fraction));
   runtime ??= (async () => {
     const [wasm] = await Promise.all([compressed(progress).then(unpacked), script("runtime.js")]);
+    progress(null);
+    waiting.clear();
     return { wasm };
   })().catch((error) => {
     runtime = null; // the next move tries again
@@ -68,15 +71,18 @@ function mainThread({ wasm }) {
   return here;
 }
 
+class NoWorker extends Error {}
 let there = null;
+let forbidden = false; // a page's policy may forbid workers, and a worker may run out of memory
+
 function worker({ wasm }) {
   if (there) return there;
   const source = `(${globalThis.posencRuntime})(self);
     onmessage = async ({ data: { id, wasm, call } }) => {
       if (wasm) return posencEngine.start(wasm);
       try {
-        const tensors = await posencEngine.run(...call);
-        postMessage({ id, tensors }, tensors.map((t) => t.data.buffer).filter((b, i, all) => all.indexOf(b) === i));
+        const found = await posencEngine.run(...call);
+        postMessage({ id, found }, found.tensors.map((t) => t.data.buffer).filter((b, i, all) => all.indexOf(b) === i));
       } catch (error) {
         postMessage({ id, error: error.message });
       }
@@ -84,11 +90,19 @@ function worker({ wasm }) {
   const made = new Worker(URL.createObjectURL(new Blob([source], { type: "text/javascript" })));
   const calls = new Map();
   let number = 0;
-  made.onmessage = ({ data: { id, tensors, error } }) => {
+  made.onmessage = ({ data: { id, found, error } }) => {
     const call = calls.get(id);
     calls.delete(id);
     if (error) call.reject(new Error(error));
-    else call.resolve(tensors);
+    else call.resolve(found);
+  };
+  made.onerror = made.onmessageerror = (event) => {
+    event.preventDefault();
+    made.terminate();
+    there = null;
+    forbidden = true;
+    for (const call of calls.values()) call.reject(new NoWorker(event.message ?? "the worker ended"));
+    calls.clear();
   };
   made.postMessage({ wasm });
   there = {
@@ -103,16 +117,34 @@ function worker({ wasm }) {
 
 function engine(spec, id) {
   const sliders = spec.controls.filter((c) => c.kind === "slider");
-  const discrete = spec.controls.filter((c) => c.kind !== "slider");
   const graphs = new Map();
+  let slow = false; // as soon as one run has taken more than a frame can spare; later ones leave the page free
+  const run = async (loaded, ...call) => {
+    if (slow && !forbidden) {
+      try {
+        return await worker(loaded).run(...call);
+      } catch (error) {
+        if (!(error instanceof NoWorker) && error.name !== "SecurityError") throw error;
+        forbidden = true;
+      }
+    }
+    return mainThread(loaded).run(...call);
+  };
   return {
     link: true,
     async compute(values) {
       const loaded = await load();
-      const key = discrete.map((c) => Number(values[c.name])).join(",");
+      const key = variant(spec.controls, values);
       if (!graphs.has(key)) graphs.set(key, decode(spec.graphs[key]));
       const inputs = sliders.map((c) => ({ name: c.name, integer: c.integer, value: values[c.name] }));
-      return (spec.slow ? worker(loaded) : mainThread(loaded)).run(`${id} ${key}`, graphs.get(key), inputs);
+      try {
+        const { tensors, milliseconds } = await run(loaded, `${id} ${key}`, graphs.get(key), inputs);
+        slow ||= milliseconds > SLOW;
+        return tensors;
+      } catch (error) {
+        if (!/CompileError|unsafe-eval/.test(error.message)) throw error;
+        throw new Error("The policy of this site forbids WebAssembly. Its script-src has to allow 'wasm-unsafe-eval'.");
+      }
     },
   };
 }
@@ -125,21 +157,44 @@ for (const kind of ["wheel", "touchstart", "pointerdown", "keydown"]) {
   addEventListener(kind, () => (target = null), { passive: true, capture: true });
 }
 
+// A link of the text sets its panel where it stands, if the reader sees it, and Back returns to the state before. Out of
+// sight, the browser goes to the panel as to any other anchor.
+addEventListener("click", (event) => {
+  const link = event.target.closest?.("a[href*='#explore-']");
+  if (!link || event.defaultPrevented || event.button || event.ctrlKey || event.metaKey || event.shiftKey) return;
+  if (link.href.replace(/#.*/, "") !== location.href.replace(/#.*/, "")) return;
+  const panel = document.getElementById(link.hash.slice(1).split("?")[0])?.panel;
+  const values = panel && fromHash(link.hash, panel.root.id, panel.spec.controls);
+  if (!values || !panel.tensors) return;
+  const { top, bottom } = panel.stages.getBoundingClientRect();
+  if (Math.min(bottom, innerHeight) - Math.max(top, 0) < Math.min(120, bottom - top)) return;
+  event.preventDefault();
+  target = null;
+  history.replaceState({ ...history.state, posenc: { id: panel.root.id, values: { ...panel.values } } }, "");
+  history.pushState({ posenc: { id: panel.root.id, values: { ...panel.values, ...values } } }, "", link.hash);
+  panel.glide(values);
+  panel.status.textContent = "The panel is set. Back returns to the state before.";
+});
+addEventListener("popstate", ({ state }) => {
+  if (state?.posenc) document.getElementById(state.posenc.id)?.panel?.glide(state.posenc.values);
+});
+
 function open(root) {
   const spec = JSON.parse(root.querySelector(".pe-data").textContent);
   const panel = new Panel(root, spec, engine(spec, root.id));
   root.panel = panel;
   root.classList.add("pe-open");
-  waiting.add(panel);
   const ready = () => {
     waiting.delete(panel);
     panel.loading(null);
   };
   const addressed = () => {
     const values = fromHash(location.hash, root.id, spec.controls);
-    if (!values) return;
+    if (!values || history.state?.posenc) return; // which popstate has set already
     target = root;
     panel.set(values);
+    const pinned = fromHash(location.hash, root.id, spec.controls, PIN);
+    if (pinned && Object.keys(pinned).length) panel.pin({ ...spec.starts, ...pinned });
     aim();
   };
   addEventListener("hashchange", addressed);
@@ -148,6 +203,7 @@ function open(root) {
     ([entry]) => {
       if (!entry.isIntersecting) return;
       near.disconnect();
+      waiting.add(panel);
       panel.loading(NaN);
       load().then(ready, ready);
       panel.request();

@@ -2,7 +2,26 @@
 
 import * as ort from "onnxruntime-web/wasm";
 
-const sessions = new Map();
+const MOST = 12; // sessions that are kept; a page of many choices has more, and each holds memory
+const sessions = new Map(); // by key, the one used last at the end
+
+/** The session of a key. One that failed is forgotten, so that the next move tries again; the oldest are released. */
+async function session(key, graph) {
+  const made = sessions.get(key) ?? ort.InferenceSession.create(graph, { executionProviders: ["wasm"] });
+  sessions.delete(key);
+  sessions.set(key, made);
+  try {
+    const ready = await made;
+    for (const [old, one] of [...sessions].slice(0, Math.max(0, sessions.size - MOST))) {
+      sessions.delete(old);
+      (await one).release();
+    }
+    return ready;
+  } catch (error) {
+    sessions.delete(key);
+    throw error;
+  }
+}
 
 // Two runs at once share the runtime's stack and lose their outputs, so they take turns.
 let turn = Promise.resolve();
@@ -21,16 +40,17 @@ globalThis.posencEngine = {
     ort.env.logLevel = "error";
   },
 
-  /** Run the graph of `key`, made from `graph` at its first use; inputs that the graph lacks are not fed. */
+  /** Run the graph of `key`, made from `graph` at its first use, and time it; inputs that the graph lacks are not fed. */
   run: (key, graph, inputs) => inTurn(async () => {
-    if (!sessions.has(key)) sessions.set(key, ort.InferenceSession.create(graph, { executionProviders: ["wasm"] }));
-    const session = await sessions.get(key);
+    const graphs = await session(key, graph);
     const feed = {};
     for (const { name, integer, value } of inputs) {
-      if (!session.inputNames.includes(name)) continue;
+      if (!graphs.inputNames.includes(name)) continue;
       feed[name] = integer ? new ort.Tensor("int64", [BigInt(value)], []) : new ort.Tensor("float32", [value], []);
     }
-    const results = await session.run(feed);
-    return session.outputNames.map((name) => ({ shape: [...results[name].dims], data: results[name].data }));
+    const begin = performance.now();
+    const results = await graphs.run(feed);
+    const tensors = graphs.outputNames.map((name) => ({ shape: [...results[name].dims], data: results[name].data }));
+    return { tensors, milliseconds: performance.now() - begin };
   }),
 };

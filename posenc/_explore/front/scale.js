@@ -1,5 +1,6 @@
 // Where a control's thumb stands for a value, and how values are written: pure functions, tested in Node.
 
+export const PIN = "pin."; // before the name of a control, in an address
 const PER_DECADE = 40;
 
 /** The number of steps of a slider's thumb, from 0 at its minimum. */
@@ -34,8 +35,8 @@ export function stepOf(control, value) {
 /** The value that a reader typed, or an Error that says what is allowed. */
 export function parse(control, text) {
   const plain = String(text).trim().replace("\u2212", "-");
-  const grouped = /^[+-]?\d{1,3}([,\u2009\u202f ]\d{3})+(\.\d*)?$/.test(plain); // 0,5 is no grouping: refuse it
-  const clean = grouped ? plain.replace(/[,\u2009\u202f ]/g, "") : plain;
+  const spaced = /^[+-]?\d{1,3}([,\u2009\u202f ]\d{3})+(\.\d*)?$/.test(plain); // 0,5 is no grouping: refuse it
+  const clean = spaced ? plain.replace(/[,\u2009\u202f ]/g, "") : plain;
   const range = `${control.label} goes from ${format(control.min)} to ${format(control.max)}`;
   if (!/^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i.test(clean)) throw new Error(`“${text}” is no number: ${range}`);
   const value = Number(clean);
@@ -48,11 +49,14 @@ export function parse(control, text) {
 export function format(value) {
   if (!Number.isFinite(value)) return Number.isNaN(value) ? "not a number" : value > 0 ? "infinity" : "minus infinity";
   const size = Math.abs(value);
-  if (size !== 0 && (size < 1e-3 || size >= 1e9)) return value.toExponential(2).replace("-", "\u2212");
-  const text = Number.isInteger(value)
-    ? value.toLocaleString("en-GB")
-    : Number(value.toPrecision(4)).toLocaleString("en-GB", { maximumFractionDigits: 6 });
-  return text.replace("-", "\u2212");
+  if (size !== 0 && (size < 1e-3 || size >= 1e9)) return value.toExponential(2).replaceAll("-", "\u2212");
+  return Number.isInteger(value) ? grouped(value, 0) : grouped(Number(value.toPrecision(4)), 0, 6);
+}
+
+/** A number with so many decimals, as people write it: thousands apart by a narrow space, and a real minus. */
+export function grouped(value, least, most = least) {
+  const text = value.toLocaleString("en-GB", { minimumFractionDigits: least, maximumFractionDigits: most });
+  return text.replaceAll(",", "\u202f").replace(/^-(?=[0.\u202f]*$)/, "").replace("-", "\u2212");
 }
 
 /** The label of a tick on a logarithmic axis: powers of ten, nothing between them. */
@@ -63,20 +67,22 @@ export function decade(value) {
   return "10" + String(power).replace(/./g, (sign) => "⁰¹²³⁴⁵⁶⁷⁸⁹⁻"["0123456789-".indexOf(sign)]);
 }
 
-/** A state as the end of an address, and back; what does not fit the controls is left out. */
-export function toHash(id, controls, values) {
+/** A state, and one that is pinned, as the end of an address, and back; what does not fit the controls is left out. */
+export function toHash(id, controls, values, pinned = null) {
   const query = new URLSearchParams();
   for (const { name } of controls) query.set(name, String(values[name]));
+  if (pinned) for (const { name } of controls) query.set(PIN + name, String(pinned[name]));
   return `#${id}?${query}`;
 }
 
-export function fromHash(hash, id, controls) {
+/** The values of a state, or with `prefix` PIN of the pinned one; null if the address is of another panel. */
+export function fromHash(hash, id, controls, prefix = "") {
   const start = `#${id}?`;
   if (!hash.startsWith(start)) return null;
   const query = new URLSearchParams(hash.slice(start.length));
   const values = {};
   for (const control of controls) {
-    const text = query.get(control.name);
+    const text = query.get(prefix + control.name);
     if (text === null) continue;
     if (control.kind === "tick") {
       if (text === "true" || text === "false") values[control.name] = text === "true";

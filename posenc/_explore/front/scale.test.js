@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { decade, format, fromHash, parse, stepOf, steps, toHash, valueAt } from "./scale.js";
+import { PIN, decade, format, fromHash, parse, stepOf, steps, toHash, valueAt } from "./scale.js";
 
 const base = { kind: "slider", name: "base", label: "base", min: 10, max: 1e6, step: 1 / 40, log: true, integer: false };
 const dim = { kind: "slider", name: "dim", label: "dim", min: 8, max: 125, step: 8, log: false, integer: true };
@@ -33,13 +33,13 @@ test("what a reader types is taken exactly or refused with the range", () => {
   assert.equal(parse(angle, "\u22120.25"), -0.25);
   assert.equal(parse(dim, "17"), 16);
   for (const text of ["", "abc", "1e999", "--1", "0x10", "NaN", "Infinity", "<b>1</b>", "1 2x", "0,5", "1,00"]) {
-    assert.throws(() => parse(base, text), /no number: base goes from 10 to 1,000,000/);
+    assert.throws(() => parse(base, text), /no number: base goes from 10 to 1\u202f000\u202f000/);
   }
-  assert.throws(() => parse(base, "9"), /9 is out of range: base goes from 10 to 1,000,000/);
+  assert.throws(() => parse(base, "9"), /9 is out of range: base goes from 10 to 1\u202f000\u202f000/);
 });
 
 test("numbers read as in a sentence", () => {
-  assert.equal(format(10_000), "10,000");
+  assert.equal(format(10_000), "10\u202f000");
   assert.equal(format(0.123456), "0.1235");
   assert.equal(format(-0.5), "\u22120.5");
   assert.equal(format(1e-7), "1.00e\u22127");
@@ -53,6 +53,16 @@ test("an address holds a state and gives it back", () => {
   assert.deepEqual(fromHash(toHash("explore-a", controls, values), "explore-a", controls), values);
 });
 
+test("an address holds a pinned state beside the present one", () => {
+  const controls = [base, dim, layout, causal];
+  const values = { base: 12_345.5, dim: 64, layout: 1, causal: true };
+  const pinned = { base: 100, dim: 8, layout: 0, causal: false };
+  const hash = toHash("explore-a", controls, values, pinned);
+  assert.deepEqual(fromHash(hash, "explore-a", controls), values);
+  assert.deepEqual(fromHash(hash, "explore-a", controls, PIN), pinned);
+  assert.deepEqual(fromHash(toHash("explore-a", controls, values), "explore-a", controls, PIN), {});
+});
+
 test("an address that does not fit changes nothing that it should not", () => {
   const controls = [base, dim, layout, causal];
   assert.equal(fromHash("#explore-b?base=100", "explore-a", controls), null);
@@ -63,7 +73,7 @@ test("an address that does not fit changes nothing that it should not", () => {
 });
 
 test("a logarithmic axis is labelled at powers of ten, briefly", () => {
-  assert.deepEqual([0.01, 1, 1000].map(decade), ["0.01", "1", "1,000"]);
+  assert.deepEqual([0.01, 1, 1000].map(decade), ["0.01", "1", "1\u202f000"]);
   assert.deepEqual([1e-3, 1e4, 1e6, 1e-12].map(decade), ["10⁻³", "10⁴", "10⁶", "10⁻¹²"]);
   assert.deepEqual([2, 30, 0.5].map(decade), ["", "", ""]);
   assert.equal(decade(10 ** -4 * (1 + 1e-12)), "10⁻⁴"); // the axis reaches it by rounding

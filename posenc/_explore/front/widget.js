@@ -2,15 +2,29 @@
 
 import { Panel } from "./panel.js";
 
-function kernel(model, controls) {
+const GONE = "The kernel is gone or was restarted. Run the cell again.";
+const PATIENCE = 30_000; // milliseconds until a reader is told that the kernel does not answer
+
+function kernel(model, controls, retry) {
   const trait = Object.fromEntries(controls.map((c) => [c.name, c.trait]));
   const waiting = new Map();
   const mark = Math.random().toString(36).slice(2); // two views of one model must not take each other's answers
   let number = 0;
+  const late = new Set(); // answers that were given up
+  const fail = (id, text) => {
+    const promise = waiting.get(id);
+    waiting.delete(id);
+    promise?.reject(new Error(text));
+  };
+  const lost = () => { // an event of the widgets' own: the connection to the kernel has ended or changed
+    for (const id of [...waiting.keys()]) fail(id, GONE);
+  };
   const receive = (message, buffers) => {
+    if (late.delete(message?.id)) retry();
     const promise = waiting.get(message?.id);
     if (!promise) return;
     waiting.delete(message.id);
+    clearTimeout(promise.clock);
     if (message.type === "error") return promise.reject(new Error(message.message));
     promise.resolve(
       buffers.map((buffer, i) => {
@@ -20,39 +34,51 @@ function kernel(model, controls) {
       }),
     );
   };
-  model.on("msg:custom", receive);
+  const events = { "msg:custom": receive, comm_live_update: lost };
+  for (const [name, react] of Object.entries(events)) model.on(name, react);
   return {
     trait,
     compute: (values) =>
       new Promise((resolve, reject) => {
         const id = `${mark}-${++number}`;
-        waiting.set(id, { resolve, reject });
-        model.send({ type: "compute", id, values });
+        const clock = setTimeout(() => {
+          late.add(id);
+          fail(id, "The kernel has not answered for 30 seconds. If it is busy, the panel waits; if it was restarted, run the cell again.");
+        }, PATIENCE);
+        waiting.set(id, { resolve, reject, clock });
+        try {
+          model.send({ type: "compute", id, values });
+        } catch {
+          clearTimeout(clock);
+          fail(id, GONE); // the connection of this output has ended
+        }
       }),
     changed: (values) => {
       for (const [name, value] of Object.entries(values)) model.set(trait[name], value);
       model.save_changes();
     },
-    close: () => model.off("msg:custom", receive),
+    close: () => {
+      for (const [name, react] of Object.entries(events)) model.off(name, react);
+      for (const { clock } of waiting.values()) clearTimeout(clock);
+    },
   };
 }
 
 export default {
   render({ model, el }) {
-    const spec = model.get("_spec");
-    const engine = kernel(model, spec.controls);
+    const spec = model.get("_spec"); // shared by all views of the model: not to be changed
+    const engine = kernel(model, spec.controls, () => panel.request());
     el.classList.add("pe-panel", "pe-widget");
     // JupyterLab's shortcuts would take the arrow keys from whatever has the focus.
     el.addEventListener("focusin", ({ target }) => (target.dataset.lmSuppressShortcuts = "true"));
-    for (const { name, trait } of spec.controls) spec.values[name] = model.get(trait);
-    const panel = new Panel(el, { ...spec, values: { ...spec.values } }, engine);
-    for (const control of spec.controls) panel.starts[control.name] = control.start;
+    const values = Object.fromEntries(spec.controls.map(({ name, trait }) => [name, model.get(trait)]));
+    const panel = new Panel(el, { ...spec, values }, engine);
     const moved = () => {
       const values = {};
       for (const { name, trait } of spec.controls) {
         if (model.get(trait) !== panel.values[name]) values[name] = model.get(trait);
       }
-      if (Object.keys(values).length) panel.set(values, undefined, false);
+      if (Object.keys(values).length) panel.set(values, false);
     };
     for (const { trait } of spec.controls) model.on(`change:${trait}`, moved);
     el.panel = panel;

@@ -1,0 +1,196 @@
+// The frame of a picture: two axes and their titles. It is made once; afterwards its ticks and labels move.
+
+import { scaleLinear, scaleLog } from "d3-scale";
+
+import { pool, set, shape, textWidth, wrap, write } from "../dom.js";
+import { decade, format, grouped } from "../scale.js";
+
+export const SIZE = 12; // pixels of the text
+const LINE = 15; // from line to line
+const SLOPE = 0.7072; // of words at 45°
+const RIGHT = 14;
+const MOST = { x: 9, y: 7 }; // ticks
+
+let clips = 0;
+
+/** The numbers at which ticks may stand, the fullest list first, with their texts. */
+function* tickings({ low, high, log, cells, words }, scale, most) {
+  if (words?.length) {
+    const named = words.map((text, i) => ({ at: words.start + i, text })).filter(({ at }) => at >= low && at <= high);
+    for (let step = 1; step < named.length; step++) yield named.filter((_, i) => i % step === 0);
+    return yield named.slice(0, 1);
+  }
+  if (cells) {
+    const first = Math.ceil(low) + 0; // not minus zero
+    for (let power = 1; ; power *= 10) {
+      for (const step of [power, 2 * power, 5 * power]) {
+        const ticks = [];
+        for (let t = Math.ceil(first / step) * step + 0; t <= high; t += step) ticks.push(t);
+        if (ticks.length <= most) yield ticks.map((at) => ({ at, text: format(at) }));
+        if (ticks.length <= 1) return;
+      }
+    }
+  }
+  if (log) {
+    const [bottom, top] = [Math.log10(low) - 1e-9, Math.log10(high) + 1e-9];
+    const powers = (step) => {
+      const ticks = [];
+      for (let p = Math.ceil(bottom / step) * step; p <= top; p += step) ticks.push(p);
+      return ticks;
+    };
+    if (powers(1).length < 4) {
+      for (const steps of [[1, 2, 5], [1, 3]]) {
+        const ticks = powers(1).concat(Math.floor(bottom)).sort((a, b) => a - b)
+          .flatMap((p) => steps.map((s) => s * 10 ** p)).filter((t) => t >= low * (1 - 1e-9) && t <= high * (1 + 1e-9));
+        if (ticks.length < 2 || ticks.length > most) continue;
+        yield ticks.map((at) => ({ at, text: format(Number(at.toPrecision(6))) }));
+      }
+    }
+    if (powers(1).length > 1) {
+      for (let step = 1; step < 400; step++) {
+        const ticks = powers(step);
+        if (ticks.length < 2) break;
+        if (ticks.length <= most) yield ticks.map((p) => ({ at: 10 ** p, text: decade(10 ** p) }));
+      }
+      const ends = powers(1);
+      yield [ends[0]].map((p) => ({ at: 10 ** p, text: decade(10 ** p) }));
+      return;
+    }
+  }
+  const line = log ? scaleLinear([low, high], scale.range()) : scale;
+  for (let count = most; count > 0; count--) {
+    const ticks = line.ticks(count);
+    if (ticks.length > most) continue;
+    const step = ticks.length > 1 ? ticks[1] - ticks[0] : Math.abs(ticks[0]) || 1;
+    const digits = Math.max(0, Math.min(8, -Math.floor(Math.log10(step) + 1e-9)));
+    const largest = Math.max(...ticks.map(Math.abs));
+    const tiny = step < 1e-8 || largest >= 1e9;
+    const figures = Math.max(0, Math.ceil(Math.log10(largest / step) - 1e-9));
+    const small = (at) => at.toExponential(figures).replaceAll("-", "\u2212").replace("e+", "e");
+    yield ticks.map((at) => ({ at, text: tiny && at ? small(at) : grouped(at, digits) }));
+  }
+}
+
+/** The ends of an axis over data: round numbers, never equal. */
+export function roomy(low, high, log, count = 6) {
+  if (log) {
+    if (high / low < 1.001) return [low / 2, high * 2];
+    return high / low > 10 ? scaleLog([low, high], [0, 1]).nice().domain() : [low, high];
+  }
+  if (high - low <= 1e-4 * Math.max(Math.abs(low), Math.abs(high))) {
+    const half = Math.abs(low) / 2 || 1;
+    [low, high] = [low - half, high + half];
+  }
+  return scaleLinear([low, high], [0, 1]).nice(count).domain();
+}
+
+/** A function from numbers to pixels; the scales of d3 do more, and cost more, for each point. */
+function mapping(scale, log) {
+  const [low, high] = scale.domain().map(log ? Math.log : Number);
+  const [from, to] = scale.range();
+  const slope = (to - from) / (high - low);
+  return log ? (v) => from + (Math.log(v) - low) * slope : (v) => from + (v - low) * slope;
+}
+
+export class Frame {
+  constructor(stage) {
+    const clip = `pe-clip-${++clips}`;
+    this.stage = stage;
+    this.grid = shape("path", { class: "pe-grid" });
+    this.marks = shape("g", { "clip-path": `url(#${clip})` });
+    this.over = shape("g");
+    this.ticks = shape("path", { class: "pe-ticks" });
+    this.labels = { x: shape("g", { "text-anchor": "middle" }), y: shape("g", { "text-anchor": "end" }) };
+    this.titles = { x: shape("g", { "text-anchor": "middle", class: "pe-axis-title" }), y: shape("g", { class: "pe-axis-title" }) };
+    this.hole = shape("rect");
+    this.svg = shape("svg", { "aria-hidden": "true" },
+      shape("clipPath", { id: clip }, this.hole), this.grid, this.marks, this.ticks, this.labels.x, this.labels.y, this.titles.x, this.titles.y, this.over);
+    stage.append(this.svg);
+    this.left = 0;
+  }
+
+  get font() {
+    this.family ??= getComputedStyle(this.stage).fontFamily;
+    return `${SIZE}px ${this.family}`;
+  }
+
+  /**
+   * Put the axes where they belong. An axis has `low`, `high`, a `label`, and perhaps `log`, `cells` (whole numbers only),
+   * `down` (from top to bottom), `grid` and
+   * `words` (for the whole numbers from `words.start` on); `size` gives the width and height of the plot for the room that it has; `airy`
+   * leaves room for a title of the vertical axis.
+   */
+  place(width, x, y, size, airy = true) {
+    const key = [width, x.low, x.high, x.log, x.label, y.low, y.high, y.log, y.label, airy, x.words, y.words].join("|");
+    if (key === this.key) return false;
+    this.key = key;
+    if (width !== this.width) {
+      this.width = width;
+      this.left = 0;
+      this.family = null;
+    }
+    const font = this.font;
+    const title = { x: x.label ? wrap(x.label, width, font) : [], y: y.label ? wrap(y.label, width, font) : [] };
+    const top = 8 + (airy ? 4 + LINE * Math.max(1, title.y.length) : 0); // a view beside it may have a title
+    let ticks;
+    for (let round = 0; round < 4; round++) {
+      const [across, along] = size(width - this.left - RIGHT);
+      this.plot = { left: this.left, top, width: across, height: along };
+      const range = y.down ? [top, top + along] : [top + along, top];
+      this.scaleY = (y.log ? scaleLog : scaleLinear)([y.low, y.high], range);
+      this.y = mapping(this.scaleY, y.log);
+      ticks = this.choose(y, this.scaleY, this.y, "y", (a, b) => Math.abs(a.place - b.place) >= SIZE + (y.words?.length ? 2 : 5));
+      const wide = Math.ceil(Math.max(14, ...ticks.map(({ wide }) => wide))) + 8;
+      if (wide <= this.left) break;
+      this.left = wide; // it only grows, so that the picture does not tremble while labels change
+    }
+    const { left, height } = this.plot;
+    const bottom = top + height;
+    this.scaleX = (x.log ? scaleLog : scaleLinear)([x.low, x.high], [left, left + this.plot.width]);
+    this.x = mapping(this.scaleX, x.log);
+    const inside = ({ place, wide }) => Math.max(wide / 2, Math.min(width - wide / 2, place));
+    const level = (a, b) => inside(b) - inside(a) >= (a.wide + b.wide) / 2 + 8;
+    let across = this.choose(x, this.scaleX, this.x, "x", level);
+    const steep = Boolean(x.words?.length) && across.length < Math.min(x.words.length, x.high - x.low); // not all have room
+    if (steep) across = this.choose(x, this.scaleX, this.x, "x", (a, b) => b.place - a.place >= SIZE + 5);
+    const deep = steep ? Math.ceil(Math.max(...across.map(({ wide }) => wide)) * SLOPE + SIZE * SLOPE) + 4 : 16;
+    const high = bottom + 4 + deep + LINE * title.x.length + 4;
+    set(this.svg, { viewBox: `0 0 ${width} ${high}`, width, height: high });
+    set(this.hole, { x: left - 1, y: top - 1.5, width: this.plot.width + 2, height: height + 3 });
+    const horizontal = y.grid ? ticks.map(({ place }) => `M${left} ${place}h${this.plot.width}`).join("") : "";
+    const vertical = x.grid ? across.map(({ place }) => `M${place} ${top}v${height}`).join("") : "";
+    set(this.grid, { d: horizontal + vertical });
+    const marks = ticks.map(({ place }) => `M${left - 4} ${place}h4`).join("") + across.map(({ place }) => `M${place} ${bottom}v4`).join("");
+    set(this.ticks, { d: marks });
+    pool(this.labels.y, ticks.length, () => shape("text")).forEach((node, i) => {
+      set(node, { x: left - 7, y: ticks[i].place + SIZE * 0.35 });
+      write(node, ticks[i].text);
+    });
+    pool(this.labels.x, across.length, () => shape("text")).forEach((node, i) => {
+      const { place } = across[i];
+      if (steep) set(node, { x: place, y: bottom + 12, transform: `rotate(-45 ${place} ${bottom + 12})`, "text-anchor": "end" });
+      else set(node, { x: inside(across[i]), y: bottom + SIZE + 5, transform: "", "text-anchor": "middle" });
+      write(node, across[i].text);
+    });
+    pool(this.titles.y, title.y.length, () => shape("text")).forEach((node, i) => {
+      set(node, { x: 0, y: SIZE + LINE * i });
+      write(node, title.y[i]);
+    });
+    pool(this.titles.x, title.x.length, () => shape("text")).forEach((node, i) => {
+      const half = textWidth(title.x[i], font) / 2;
+      set(node, { x: Math.max(half, Math.min(width - half, left + this.plot.width / 2)), y: bottom + 4 + deep + LINE * i + SIZE });
+      write(node, title.x[i]);
+    });
+    return true;
+  }
+
+  /** The fullest list of ticks whose labels do not come near each other. */
+  choose(axis, scale, map, name, apart) {
+    let last = [];
+    for (const ticks of tickings(axis, scale, MOST[name])) {
+      last = ticks.map((tick) => ({ ...tick, place: Math.round(map(tick.at) * 10) / 10, wide: textWidth(tick.text, this.font) }));
+      if (last.every((tick, i) => !i || apart(last[i - 1], tick))) return last;
+    }
+    return last.slice(0, 1);
+  }
+}

@@ -1,0 +1,241 @@
+// A matrix as colours: one pixel of a canvas for each cell, stretched to its place between the axes.
+
+import { element, set } from "../dom.js";
+import { format } from "../scale.js";
+import { Frame } from "./axes.js";
+import { View, extent, span } from "./view.js";
+
+const pixel = (r, g, b) => (255 << 24) | (Math.round(b) << 16) | (Math.round(g) << 8) | Math.round(r);
+const ENDS = [[33, 102, 172], [247, 247, 247], [178, 24, 43]]; // less, the same, more
+const DIFFERENCE = Uint32Array.from({ length: 256 }, (_, i) => {
+  const share = i / 127.5;
+  const [from, to] = share < 1 ? [ENDS[0], ENDS[1]] : [ENDS[1], ENDS[2]];
+  return pixel(...from.map((v, channel) => v + (to[channel] - v) * (share < 1 ? share : share - 1)));
+});
+const bytes = (base64) => Uint8Array.from(atob(base64), (c) => c.charCodeAt(0));
+
+const within = (index, count) => Math.max(0, Math.min(count - 1, index));
+
+export class Heatmap extends View {
+  static takes = 1;
+
+  constructor(spec, host) {
+    super(spec, host);
+    const table = bytes(spec.table);
+    this.own = Uint32Array.from({ length: 256 }, (_, i) => pixel(table[3 * i], table[3 * i + 1], table[3 * i + 2]));
+    this.mode = "now";
+    this.cells = element("canvas", { class: "pe-cells", "aria-hidden": "true" });
+    this.hatch = element("canvas", { class: "pe-cells", "aria-hidden": "true" });
+    this.stage.append(this.cells, this.hatch);
+    this.rows = Object.assign([...spec.rows], { start: spec.origin[0] });
+    this.columns = Object.assign([...spec.columns], { start: spec.origin[1] });
+    this.frame = new Frame(this.stage);
+    this.ends = [element("span"), element("span", { class: "pe-bar" }), element("span")];
+    this.shade();
+    this.foot.append(...this.ends);
+  }
+
+  limits(data) {
+    if (this.pinned && this.mode === "difference") {
+      const [low, high] = extent(data);
+      const end = Math.max(Math.abs(low), Math.abs(high)) || 1;
+      return [-end, end];
+    }
+    if (this.spec.limits) return this.spec.limits;
+    if (this.spec.scale === "cyclic") return [0, 2 * Math.PI];
+    const [low, high] = extent(data);
+    if (this.spec.scale === "diverging") {
+      const end = Math.max(Math.abs(low), Math.abs(high)) || 1;
+      return [-end, end];
+    }
+    if (this.spec.scale === "discrete") return [low - 0.5, Math.max(high, low + 1) + 0.5];
+    return high > low ? [low, high] : [low, low + 1];
+  }
+
+  draw(tensors) {
+    this.drawn = this.choose(tensors);
+    const [{ shape: [rows, columns], data }] = this.drawn;
+    const [top, left] = this.spec.origin;
+    const moved = this.frame.place(
+      this.width,
+      { low: left - 0.5, high: left + Math.max(columns, 1) - 0.5, cells: true, words: this.columns, label: this.spec.x },
+      { low: top - 0.5, high: top + Math.max(rows, 1) - 0.5, cells: true, down: true, words: this.rows, label: this.spec.y },
+      (room) => this.size(room, rows, columns),
+      this.airy,
+    );
+    if (moved) this.fit(rows, columns);
+    const [low, high] = this.limits(data);
+    this.shade();
+    if (rows && columns) this.paint(rows, columns, data, low, high);
+    const key = `${format(low)} ${format(high)}`;
+    if (key !== this.key) {
+      this.key = key;
+      this.ends[0].textContent = format(low);
+      this.ends[2].textContent = format(high);
+    }
+  }
+
+  /** What is to be drawn: the present matrix, the pinned one, or what has been added to that. */
+  choose(tensors) {
+    if (!this.pinned || this.mode === "now") return tensors;
+    if (this.mode === "pinned") return this.pinned;
+    const [{ shape, data }] = tensors;
+    const [was] = this.pinned;
+    if (String(shape) !== String(was.shape)) return [{ shape, data: new Float32Array(data.length).fill(NaN) }]; // no difference
+    const far = (v) => v === Infinity || v === -Infinity;
+    return [{ shape, data: data.map((v, i) => (far(v) || far(was.data[i]) ? -Infinity : v - was.data[i])) }];
+  }
+
+  /** The colours of the scale, or of differences: blue where it has become less, red where more. */
+  shade() {
+    const differs = Boolean(this.pinned) && this.mode === "difference";
+    if (differs === this.differs) return;
+    this.differs = differs;
+    this.colours = differs ? DIFFERENCE : this.own;
+    const css = (i) => `rgb(${this.colours[i] & 255},${(this.colours[i] >> 8) & 255},${(this.colours[i] >> 16) & 255})`;
+    const stops = Array.from({ length: 17 }, (_, i) => css(Math.min(255, i * 16)));
+    this.ends[1].style.background = `linear-gradient(to right, ${stops.join(",")})`;
+  }
+
+  /** As many rows as columns make a square, so that an offset is a diagonal. Few rows do not become towers. */
+  size(room, rows, columns) {
+    const { tallest } = this;
+    if (rows === columns) {
+      const side = Math.min(room, tallest);
+      return [side, side];
+    }
+    return [room, Math.round(Math.min(tallest - 50, 44 * rows, Math.max(220, room * 0.62)))];
+  }
+
+  fit(rows, columns) {
+    const { left, top, width, height } = this.frame.plot;
+    for (const canvas of [this.cells, this.hatch]) {
+      Object.assign(canvas.style, { left: `${left}px`, top: `${top}px`, width: `${width}px`, height: `${height}px` });
+    }
+    Object.assign(this.foot.style, { paddingLeft: `${left}px`, width: `${left + width}px` });
+    this.cells.width = columns;
+    this.cells.height = rows;
+    this.context = this.cells.getContext("2d");
+    this.image = rows && columns ? this.context.createImageData(columns, rows) : null;
+    const dense = globalThis.devicePixelRatio || 1;
+    this.hatch.width = Math.round(width * dense);
+    this.hatch.height = Math.round(height * dense);
+    this.masked = "";
+  }
+
+  paint(rows, columns, data, low, high) {
+    const cells = new Uint32Array(this.image.data.buffer);
+    const scale = 255.999 / (high - low);
+    const colours = this.colours;
+    const runs = []; // of cells that are infinite: row, first column, one past the last
+    let start = -1;
+    for (let i = 0; i < cells.length; i++) {
+      const v = data[i];
+      const odd = v === Infinity || v === -Infinity;
+      const at = (v - low) * scale;
+      cells[i] = odd || at !== at ? 0 : colours[at < 0 ? 0 : at > 255 ? 255 : at | 0];
+      if (odd && start < 0) start = i;
+      if (start >= 0 && (!odd || i % columns === columns - 1)) {
+        const end = odd ? i + 1 : i;
+        runs.push((start / columns) | 0, start % columns, end - ((start / columns) | 0) * columns);
+        start = -1;
+      }
+    }
+    this.context.putImageData(this.image, 0, 0);
+    const masked = runs.join();
+    if (masked !== this.masked) this.stripe(runs, rows, columns);
+    this.masked = masked;
+  }
+
+  /** Cells without a finite number, such as those that a mask hides, are hatched: they are not zero. */
+  stripe(runs, rows, columns) {
+    const { width, height } = this.hatch;
+    const pen = this.hatch.getContext("2d");
+    pen.clearRect(0, 0, width, height);
+    if (!runs.length) return;
+    pen.save();
+    pen.beginPath();
+    for (let i = 0; i < runs.length; i += 3) {
+      const top = Math.round((runs[i] * height) / rows);
+      const left = Math.round((runs[i + 1] * width) / columns);
+      pen.rect(left, top, Math.round((runs[i + 2] * width) / columns) - left, Math.round(((runs[i] + 1) * height) / rows) - top);
+    }
+    pen.clip();
+    const dense = globalThis.devicePixelRatio || 1;
+    pen.strokeStyle = "rgb(128 128 128 / 55%)";
+    pen.lineWidth = dense;
+    pen.beginPath();
+    for (let at = -height; at < width; at += 7 * dense) {
+      pen.moveTo(at, height);
+      pen.lineTo(at + height, 0);
+    }
+    pen.stroke();
+    pen.restore();
+  }
+
+  locate(x, y) {
+    const { left, top, width, height } = this.frame.plot;
+    const [{ shape: [rows, columns] }] = this.drawn;
+    const [row, column] = [Math.floor(((y - top) / height) * rows), Math.floor(((x - left) / width) * columns)];
+    return row >= 0 && row < rows && column >= 0 && column < columns ? { row, column } : null;
+  }
+
+  step(place, dx, dy) {
+    const [{ shape: [rows, columns] }] = this.drawn;
+    const { row, column } = place ?? { row: -dy, column: -dx };
+    return rows && columns ? { row: within(row + dy, rows), column: within(column + dx, columns) } : null;
+  }
+
+  named({ row, column }) {
+    const { x, y, origin } = this.spec;
+    return { ...(row === undefined ? {} : { [y]: row + origin[0] }), ...(column === undefined ? {} : { [x]: column + origin[1] }) };
+  }
+
+  /** A cell, a row or a column: what the names of the axes tell. */
+  find(names) {
+    const { x, y, origin } = this.spec;
+    const [{ shape: [rows, columns] }] = this.drawn;
+    const [row, column] = [names[y] - origin[0], names[x] - origin[1]];
+    const found = {};
+    if (Number.isInteger(row) && row >= 0 && row < rows) found.row = row;
+    if (Number.isInteger(column) && column >= 0 && column < columns) found.column = column;
+    return Object.keys(found).length ? found : null;
+  }
+
+  tell({ row, column }) {
+    const { left, top, width, height } = this.frame.plot;
+    const [{ shape: [rows, columns], data }] = this.drawn;
+    const { x, y, origin } = this.spec;
+    const [wide, high] = [width / columns, height / rows];
+    const part = (name, words, i, start) => `${name} ${words[i] ? `“${words[i]}” ` : ""}${words[i] ? `(${i + start})` : i + start}`;
+    const title = [
+      ...(row === undefined ? [] : [part(y, this.rows, row, origin[0])]),
+      ...(column === undefined ? [] : [part(x, this.columns, column, origin[1])]),
+    ].join(", ");
+    const lines = [];
+    if (row !== undefined) lines.push(`M${left} ${top + row * high}h${width}v${high}h${-width}Z`);
+    if (column !== undefined) lines.push(`M${left + column * wide} ${top}v${height}h${wide}v${-height}Z`);
+    const both = row !== undefined && column !== undefined;
+    return {
+      title,
+      values: both ? [{ text: format(data[row * columns + column]) }] : [],
+      point: [left + ((column ?? columns / 2) + 0.5) * wide, top + ((row ?? 0) + 0.5) * high],
+      lines: lines.join(""),
+      dots: [],
+    };
+  }
+
+  summary([{ shape, data }]) {
+    return this.titled(`${shape[0]} rows (${this.spec.y}) by ${shape[1]} columns (${this.spec.x}), ${span(data)}`);
+  }
+
+  table([{ shape: [rows, columns], data }], most = { rows, columns }) {
+    const [high, wide] = [Math.min(rows, most.rows), Math.min(columns, most.columns)];
+    const [top, left] = this.spec.origin;
+    return {
+      head: [`${this.spec.y} \\ ${this.spec.x}`, ...Array.from({ length: wide }, (_, c) => this.columns[c] ?? c + left)],
+      rows: Array.from({ length: high }, (_, r) => [this.rows[r] ?? r + top, ...data.subarray(r * columns, r * columns + wide)]),
+      size: [rows, columns],
+    };
+  }
+}

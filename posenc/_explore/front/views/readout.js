@@ -1,0 +1,47 @@
+// A few numbers with their names.
+
+import { element, write } from "../dom.js";
+import { format, grouped } from "../scale.js";
+import { View } from "./view.js";
+
+export class Readout extends View {
+  static takes = 1;
+  noun = "value";
+
+  constructor(spec, host) {
+    super(spec, host);
+    this.stage.removeAttribute("role");
+    this.list = element("dl", { class: "pe-readout" });
+    this.stage.append(this.list);
+  }
+
+  describe() {} // its numbers are words already
+
+  text(value, i) {
+    const { digits } = this.spec;
+    return Number.isFinite(value) ? grouped(value, Array.isArray(digits) ? (digits[i] ?? 2) : digits) : format(value);
+  }
+
+  draw([{ shape: [count], data }]) {
+    if (this.count !== count) {
+      this.count = count;
+      this.list.replaceChildren(
+        ...Array.from({ length: count }, (_, i) => element("div", {}, element("dt", {}, this.label(i)), element("dd"))),
+      );
+    }
+    [...this.list.children].forEach((pair, i) => write(pair.lastChild, (this.pinned ? `${this.text(this.pinned[0].data[i], i)} → ` : "") + this.text(data[i], i)));
+  }
+
+  summary([{ shape: [count], data }]) {
+    const was = (i) => (this.pinned ? `pinned ${this.text(this.pinned[0].data[i], i)}, now ` : "");
+    return `${Array.from({ length: count }, (_, i) => `${this.label(i)} ${was(i)}${this.text(data[i], i)}`).join("; ")}.`;
+  }
+
+  table([{ shape: [count], data }], most = { rows: count }) {
+    return {
+      head: ["name", "value"],
+      rows: Array.from({ length: Math.min(count, most.rows) }, (_, i) => [this.label(i), data[i]]),
+      size: [count, 1],
+    };
+  }
+}

@@ -1,0 +1,70 @@
+// What all views share: a title, a stage to draw on, and the order of things.
+
+import { element } from "../dom.js";
+import { format } from "../scale.js";
+
+export const FONT = 12;
+
+/** The smallest and the largest of the finite numbers; 0 to 1 where there are none. */
+export function extent(data, above = -Infinity) {
+  let low = Infinity;
+  let high = -Infinity;
+  for (let i = 0; i < data.length; i++) {
+    const v = data[i];
+    if (v < low && v > above) low = v;
+    if (v > high && v !== Infinity && v > above) high = v;
+  }
+  return low <= high ? [low, high] : [0, 1];
+}
+
+export class View {
+  constructor(spec, host) {
+    this.spec = spec;
+    this.host = host;
+    this.widest = 820; // pixels; the panel says how much room there is
+    this.tallest = 380;
+    this.head = element("p", { class: "pe-view-title" }, spec.title ?? "");
+    this.legend = element("div", { class: "pe-swatches" });
+    this.stage = element("div", { class: "pe-stage", role: "img" });
+    this.foot = element("div", { class: "pe-legend" });
+    host.append(this.head, this.legend, this.stage, this.foot); // four rows, which the views beside it share
+  }
+
+  /** The width to draw at: that of the column, within reason. */
+  get width() {
+    return Math.max(220, Math.min(this.stage.clientWidth || 480, this.widest));
+  }
+
+  update(tensors) {
+    const first = !this.tensors;
+    this.tensors = tensors;
+    this.draw(tensors);
+    if (first) this.describe();
+  }
+
+  resize() {
+    if (this.tensors) this.draw(this.tensors);
+  }
+
+  /** Say what there is to see; not on every frame of a movement. */
+  describe() {
+    this.stage.setAttribute("aria-label", this.summary(this.tensors));
+  }
+
+  label(i) {
+    return this.spec.labels[i] ?? `${this.noun} ${i + 1}`;
+  }
+
+  colour(i) {
+    return this.spec.colours[i % this.spec.colours.length];
+  }
+
+  titled(text) {
+    return `${this.spec.title ? this.spec.title + ": " : ""}${text}.`;
+  }
+}
+
+export const span = (data) => {
+  const [low, high] = extent(data);
+  return `values from ${format(low)} to ${format(high)}`;
+};
