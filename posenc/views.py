@@ -196,11 +196,6 @@ class Readout:
     digits: int | Sequence[int] = 2
     title: str = ""
 
-    def write(self, index: int, number: float) -> str:
-        """Number `index` as it is shown."""
-        digits = self.digits if isinstance(self.digits, int) else self.digits[index] if index < len(self.digits) else 2
-        return f"{number:.{digits}f}"
-
     def read(self, value: Any) -> list[Tensor]:
         """The tensors to show, float32: the numbers (numbers,). Raises ValueError for other shapes."""
         numbers = _tensor(value, "Readout")

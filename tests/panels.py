@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pytest
 
 from posenc._explore.controls import Choice, Slider, Tick
 from posenc._explore.explorer import Explorer
+from posenc._explore.panel import Page as PageOfBook
 from posenc._explore.sphinx import ship
 
 if TYPE_CHECKING:
@@ -93,10 +95,14 @@ KEYS = ("Home", "PageUp", "ArrowRight", "End", "ArrowLeft")  # to both ends of a
 GAP = '<div style="height: 4000px"></div>'
 
 
-def site(folder: Path, panels: Sequence[Any], gap: str = GAP) -> None:
-    """A page of panels, made while POSENC_BOOK is set, with all that they need; `gap` stands above them."""
+def site(folder: Path, panels: Callable[[], Sequence[Any]], gap: str = GAP) -> None:
+    """A page of the panels that a function makes, as in a book, with all that they need; `gap` stands above them."""
+    pytest.importorskip("onnxruntime")
     ship(folder / "posenc")
-    elements = "".join(panel._repr_mimebundle_()["text/html"] for panel in panels)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("POSENC_BOOK", "1")
+        patch.setattr(PageOfBook, "_counts", {})
+        elements = "".join(panel._repr_mimebundle_()["text/html"] for panel in panels())
     head = (
         '<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>Explorers</title>'
         '<link rel="icon" href="data:,"><link rel="stylesheet" href="posenc/style.css">'

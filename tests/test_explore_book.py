@@ -14,7 +14,6 @@ import torch
 
 from posenc import Heatmap, Lines, Plane, Readout, explore, logarithmic, sinusoidal
 from posenc._explore.explorer import Explorer
-from posenc._explore.panel import Page
 from tests.browser import served
 from tests.panels import compare, live, read, settled, site
 
@@ -78,22 +77,17 @@ EVIL = '"><img src=x onerror="window.hurt=1"><script>window.hurt=1</script>&lt;b
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
     """A folder with a page of explorers and all that they need."""
-    pytest.importorskip("onnxruntime")
     folder = tmp_path_factory.mktemp("site")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("POSENC_BOOK", "1")
-        patch.setattr(Page, "_counts", {})
-        pages = [
-            explore(encoding, Heatmap(x="dimension", y="position", scale="diverging", limits=(-1, 1)),
-                    Lines(x="position", y="value", labels=["a", "b", "c", "d"]), length=(8, 512), dim=(8, 128, 8),
-                    base=logarithmic(10, 1e6), presets={"Transformer": {"base": 10_000.0}}),
-            explore(turned, Plane(labels=[EVIL]), Readout(labels=[EVIL], title=EVIL), title=EVIL, angle=(-3.0, 3.0),
-                    sign={"plus": "plus", EVIL: "minus"}, twice=False, presets={EVIL: {"angle": 1.0}}),
-            explore(slow, Heatmap(), n=(2, 700)),
-            explore(odd, Readout(), x=(0.5, 2.0)),
-            explore(still, Readout(), n=(1, 5)),
-        ]  # fmt: skip
-        site(folder, pages)
+    site(folder, lambda: [
+        explore(encoding, Heatmap(x="dimension", y="position", scale="diverging", limits=(-1, 1)),
+                Lines(x="position", y="value", labels=["a", "b", "c", "d"]), length=(8, 512), dim=(8, 128, 8),
+                base=logarithmic(10, 1e6), presets={"Transformer": {"base": 10_000.0}}),
+        explore(turned, Plane(labels=[EVIL]), Readout(labels=[EVIL], title=EVIL), title=EVIL, angle=(-3.0, 3.0),
+                sign={"plus": "plus", EVIL: "minus"}, twice=False, presets={EVIL: {"angle": 1.0}}),
+        explore(slow, Heatmap(), n=(2, 700)),
+        explore(odd, Readout(), x=(0.5, 2.0)),
+        explore(still, Readout(), n=(1, 5)),
+    ])  # fmt: skip
     return folder
 
 

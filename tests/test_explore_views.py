@@ -9,7 +9,6 @@ import pytest
 import torch
 
 from posenc import Heatmap, Lines, Plane, Readout, explore
-from posenc._explore.panel import Page
 from tests.panels import FAULTS, live, read, settled, site
 
 MARKS = ["line", "step", "stem", "bar", "dot"]
@@ -60,28 +59,24 @@ def nothing(rows=0):
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    pytest.importorskip("onnxruntime")
     folder = tmp_path_factory.mktemp("site")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("POSENC_BOOK", "1")
-        patch.setattr(Page, "_counts", {})
-        look = {"x": "distance of the key", "y": "weight, in units of the largest"}
-        site(folder, [
-            explore(curves, Lines(**look, mark=MARKS, labels=MARKS, bands=[(0, 4)], limits=(-0.5, 1)),
-                    height=(0.0, 8.0), points=(9, 4096)),
-            explore(masked, Heatmap(x="key", y="query", scale="diverging"), length=(1, 40), slope=(0.1, 2.0)),
-            explore(tips, Plane(labels=["query", "key", "another key"], colours=["query", "key"]), angle=(-3.2, 3.2)),
-            explore(spread, Lines(**look, log_x=True, log_y=True), Lines(**look), Readout(), power=(-9.0, 9.0),
-                    level=(0.0, 1e6)),
-            explore(gaps, Lines(x="x", y="not a number"), Lines(x="x", y="infinite"), at=(0.0, 5.0, 1.0)),
-            explore(nothing, Heatmap(), Lines(), rows=(0, 3)),
-            explore(sentence, Heatmap(x="key", y="query", rows=WORDS, columns=WORDS),
-                    Lines(x="key", y="weight", ticks=WORDS, mark="bar", limits=(0, 1)),
-                    Readout(labels=["largest", "tokens"], digits=(2, 0)), query=(0, 11), sharpness=(0.0, 3.0),
-                    slope=(0.0, 3.0), masked=True, presets={"sharp": {"sharpness": 3.0}, "even": {"sharpness": 0.0}},
-                    labels={"query": "the row of the query", "sharpness": "λ, how fast weights fall"},
-                    units={"slope": "places"}, caption="Move λ: the weights gather at the query."),
-        ], gap="")  # fmt: skip
+    look = {"x": "distance of the key", "y": "weight, in units of the largest"}
+    site(folder, lambda: [
+        explore(curves, Lines(**look, mark=MARKS, labels=MARKS, bands=[(0, 4)], limits=(-0.5, 1)),
+                height=(0.0, 8.0), points=(9, 4096)),
+        explore(masked, Heatmap(x="key", y="query", scale="diverging"), length=(1, 40), slope=(0.1, 2.0)),
+        explore(tips, Plane(labels=["query", "key", "another key"], colours=["query", "key"]), angle=(-3.2, 3.2)),
+        explore(spread, Lines(**look, log_x=True, log_y=True), Lines(**look), Readout(), power=(-9.0, 9.0),
+                level=(0.0, 1e6)),
+        explore(gaps, Lines(x="x", y="not a number"), Lines(x="x", y="infinite"), at=(0.0, 5.0, 1.0)),
+        explore(nothing, Heatmap(), Lines(), rows=(0, 3)),
+        explore(sentence, Heatmap(x="key", y="query", rows=WORDS, columns=WORDS),
+                Lines(x="key", y="weight", ticks=WORDS, mark="bar", limits=(0, 1)),
+                Readout(labels=["largest", "tokens"], digits=(2, 0)), query=(0, 11), sharpness=(0.0, 3.0),
+                slope=(0.0, 3.0), masked=True, presets={"sharp": {"sharpness": 3.0}, "even": {"sharpness": 0.0}},
+                labels={"query": "the row of the query", "sharpness": "λ, how fast weights fall"},
+                units={"slope": "places"}, caption="Move λ: the weights gather at the query."),
+    ], gap="")  # fmt: skip
     return folder
 
 

@@ -53,7 +53,7 @@ def _stills(explorer: Explorer, values: Mapping[str, Any]) -> list[str]:
 def _readout(view: Readout, numbers: np.ndarray) -> str:
     title = f'<p class="pe-view-title">{html.escape(view.title)}</p>' if view.title else ""
     pairs = "".join(
-        f"<div><dt>{html.escape(_label(view, index))}</dt><dd>{view.write(index, number)}</dd></div>"
+        f"<div><dt>{html.escape(_label(view, index))}</dt><dd>{_written(view, index, number)}</dd></div>"
         for index, number in enumerate(numbers)
     )
     return f'{title}<dl class="pe-readout">{pairs}</dl>'
@@ -71,8 +71,14 @@ def summary(view: View, data: list[np.ndarray]) -> str:
     if isinstance(view, Plane):
         parts = [f"{_label(view, index)} ({x:.2f}, {y:.2f})" for index, (x, y) in enumerate(data[0])]
     else:
-        parts = [f"{_label(view, index)} {view.write(index, number)}" for index, number in enumerate(data[0])]
+        parts = [f"{_label(view, index)} {_written(view, index, number)}" for index, number in enumerate(data[0])]
     return name + "; ".join(parts) + "."
+
+
+def _written(view: Readout, index: int, number: float) -> str:
+    """A number of a readout with its digits; two where there are digits for others only."""
+    digits = view.digits if isinstance(view.digits, int) else dict(enumerate(view.digits)).get(index, 2)
+    return f"{number:.{digits}f}"
 
 
 def _label(view: Lines | Plane | Readout, index: int) -> str:

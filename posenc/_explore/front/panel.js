@@ -65,7 +65,7 @@ export class Panel {
     if (this.engine.link) {
       this.actions.append(element("button", { type: "button", class: "pe-button", onclick: () => this.copyLink() }, "Copy link"));
     }
-    this.stages = element("div", { class: "pe-views", "data-count": spec.views.length });
+    this.stages = element("div", { class: "pe-views" });
     this.views = spec.views.map((view) => {
       const host = element("div", { class: `pe-view pe-${view.kind}` });
       this.stages.append(host);
@@ -198,15 +198,17 @@ export class Panel {
     this.request();
   }
 
-  /** Say which preset is on, and which sliders do nothing in this state. */
+  /** Say which preset is on, and, after a choice, which sliders do nothing in this state. */
   mark() {
     const { spec, values } = this;
     this.presets.forEach((button, i) => {
       const on = Object.entries(spec.presets[i].values).every(([name, value]) => values[name] === value);
       button.setAttribute("aria-pressed", String(on));
     });
-    const used = spec.used?.[variant(spec.controls, values)];
-    if (!used) return; // in a notebook nothing is known of the function
+    const key = variant(spec.controls, values);
+    const used = spec.used?.[key];
+    if (!used || key === this.marked) return; // in a notebook nothing is known of the function
+    this.marked = key;
     for (const { name, kind } of spec.controls) {
       if (kind !== "slider") continue;
       const idle = !used.includes(name);
@@ -276,11 +278,8 @@ export class Panel {
         return this.complain(error.message ?? String(error));
       }
     } else this.pinned = values && { values: { ...values }, tensors: this.tensors };
-    let at = 0;
-    for (const view of this.views) {
-      view.pinned = this.pinned?.tensors.slice(at, at + view.takes) ?? null;
-      at += view.takes;
-    }
+    const shares = this.pinned && this.shares(this.pinned.tensors);
+    this.views.forEach((view, i) => (view.pinned = shares?.[i] ?? null));
     this.pinning.setAttribute("aria-pressed", String(Boolean(this.pinned)));
     this.modes.hidden = !this.pinned || !this.views.some((view) => "mode" in view);
     this.compare(MODES[0]);
@@ -303,11 +302,7 @@ export class Panel {
     if (!this.tensors) return;
     if (!this.haunted) {
       this.haunted = true;
-      let at = 0;
-      for (const view of this.views) {
-        view.past = this.tensors.slice(at, at + view.takes);
-        at += view.takes;
-      }
+      for (const view of this.views) view.past = view.tensors;
     }
     clearTimeout(this.fading);
     this.fading = setTimeout(() => this.forget(), FADE);
@@ -339,6 +334,12 @@ export class Panel {
     this.aim(from, from.step(place, 0, 0));
   }
 
+  /** Of these tensors, those of each view. */
+  shares(tensors) {
+    let at = 0;
+    return this.views.map((view) => tensors.slice(at, (at += view.takes)));
+  }
+
   busy(yes) {
     this.body.setAttribute("aria-busy", String(yes));
     this.status.textContent = yes ? "computing…" : "";
@@ -360,11 +361,7 @@ export class Panel {
     let bad = 0;
     for (const { data } of tensors) for (let i = 0; i < data.length; i++) if (data[i] !== data[i]) bad++;
     this.complain(bad ? `${format(bad)} of these numbers ${bad > 1 ? "are" : "is"} not a number (NaN) and left blank.` : null);
-    let at = 0;
-    for (const view of this.views) {
-      view.update(tensors.slice(at, at + view.takes));
-      at += view.takes;
-    }
+    this.shares(tensors).forEach((share, i) => this.views[i].update(share));
     this.tensors = tensors;
     this.shown = values;
     if (this.aimed) this.again();

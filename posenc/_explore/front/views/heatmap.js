@@ -3,7 +3,7 @@
 import { element, set } from "../dom.js";
 import { format } from "../scale.js";
 import { Frame } from "./axes.js";
-import { View, extent, span } from "./view.js";
+import { View, extent, span, within } from "./view.js";
 
 const pixel = (r, g, b) => (255 << 24) | (Math.round(b) << 16) | (Math.round(g) << 8) | Math.round(r);
 const ENDS = [[33, 102, 172], [247, 247, 247], [178, 24, 43]]; // less, the same, more
@@ -13,8 +13,6 @@ const DIFFERENCE = Uint32Array.from({ length: 256 }, (_, i) => {
   return pixel(...from.map((v, channel) => v + (to[channel] - v) * (share < 1 ? share : share - 1)));
 });
 const bytes = (base64) => Uint8Array.from(atob(base64), (c) => c.charCodeAt(0));
-
-const within = (index, count) => Math.max(0, Math.min(count - 1, index));
 
 export class Heatmap extends View {
   static takes = 1;
@@ -183,7 +181,7 @@ export class Heatmap extends View {
   step(place, dx, dy) {
     const [{ shape: [rows, columns] }] = this.drawn;
     const { row, column } = place ?? { row: -dy, column: -dx };
-    return rows && columns ? { row: within(row + dy, rows), column: within(column + dx, columns) } : null;
+    return rows && columns ? { row: within(row + dy, 0, rows - 1), column: within(column + dx, 0, columns - 1) } : null;
   }
 
   named({ row, column }) {

@@ -3,11 +3,17 @@
 import { element, pool, set, shape } from "../dom.js";
 import { format } from "../scale.js";
 import { Frame, roomy } from "./axes.js";
-import { View, extent, span } from "./view.js";
+import { View, extent, span, within } from "./view.js";
 
 const FAR = 1e4; // pixels; what lies further out is outside of any picture
-const within = (v, low, high) => Math.max(low, Math.min(high, v));
-const near = (v) => Math.round(Math.max(-FAR, Math.min(FAR, v)) * 10) / 10;
+const near = (v) => Math.round(within(v, -FAR, FAR) * 10) / 10;
+
+/** The index of the number that is nearest to a value. */
+function nearest(numbers, value) {
+  let index = 0;
+  for (let i = 1; i < numbers.length; i++) if (Math.abs(numbers[i] - value) < Math.abs(numbers[index] - value)) index = i;
+  return index;
+}
 
 /** Points joined by straight lines. A point that is no number ends a line; one alone becomes a dot. */
 function polyline(xs, ys) {
@@ -125,7 +131,7 @@ export class Lines extends View {
     const { spec } = this;
     const xs = Float64Array.from(x.data, (v) => near(this.frame.x(v)));
     const ground = near(this.frame.y(spec.log_y ? this.frame.scaleY.domain()[0] : 0));
-    const base = Math.max(plot.top, Math.min(plot.top + plot.height, ground));
+    const base = within(ground, plot.top, plot.top + plot.height);
     const pitch = this.pitch(xs);
     const bars = marks.filter((mark) => mark === "bar").length;
     const all = [];
@@ -230,14 +236,12 @@ export class Lines extends View {
   locate(x) {
     const { left, width } = this.frame.plot;
     if (x < left - 8 || x > left + width + 8 || !this.xs.length) return null;
-    let index = 0;
-    for (let i = 1; i < this.xs.length; i++) if (Math.abs(this.xs[i] - x) < Math.abs(this.xs[index] - x)) index = i;
-    return { index };
+    return { index: nearest(this.xs, x) };
   }
 
   step(place, dx, dy) {
     const last = this.xs.length - 1;
-    return last < 0 ? null : { index: Math.max(0, Math.min(last, (place?.index ?? (dx > 0 ? -1 : last + 1)) + (dx || -dy))) };
+    return last < 0 ? null : { index: within((place?.index ?? (dx > 0 ? -1 : last + 1)) + (dx || -dy), 0, last) };
   }
 
   named({ index }) {
@@ -248,8 +252,7 @@ export class Lines extends View {
     const value = names[this.spec.x];
     const [{ data }] = this.tensors;
     if (value === undefined || !data.length) return null;
-    let index = 0;
-    for (let i = 1; i < data.length; i++) if (Math.abs(data[i] - value) < Math.abs(data[index] - value)) index = i;
+    const index = nearest(data, value);
     const step = data.length > 1 ? Math.abs(data[Math.max(1, index)] - data[Math.max(1, index) - 1]) : 1;
     return Math.abs(data[index] - value) <= step / 2 ? { index } : null;
   }

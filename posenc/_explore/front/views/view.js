@@ -3,7 +3,7 @@
 import { element } from "../dom.js";
 import { format } from "../scale.js";
 
-export const FONT = 12;
+export const within = (value, low, high) => Math.max(low, Math.min(high, value));
 
 /** The smallest and the largest of the finite numbers; 0 to 1 where there are none. */
 export function extent(data, above = -Infinity) {
