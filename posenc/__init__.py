@@ -21,7 +21,7 @@ from posenc.shaw import Shaw, shaw_fused, shaw_label, shaw_naive
 from posenc.sinusoidal import Sinusoidal, frequencies, sinusoidal
 from posenc.t5 import T5Bias, t5_bucket
 from posenc.transformer_xl import TransformerXL, relative_shift
-from posenc.views import Heatmap, Lines, Plane, Readout
+from posenc.views import Formula, Heatmap, Lines, Plane, Readout
 from posenc.xpos import XPos, xpos_radius, xpos_reach
 
 if TYPE_CHECKING:
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from posenc._explore import Panel, explore, logarithmic
 
 __all__ = [
-    "ENCODINGS", "SCHEMES", "WISHES", "ALiBi", "Config", "DistanceAware", "Encoding", "Heatmap", "KVCache",
-    "Learned", "Lines", "Masks", "Memory", "NoPE", "Panel", "Plane", "Readout", "RoPE", "Scheme", "Shaw",
+    "ENCODINGS", "SCHEMES", "WISHES", "ALiBi", "Config", "DistanceAware", "Encoding", "Formula", "Heatmap",
+    "KVCache", "Learned", "Lines", "Masks", "Memory", "NoPE", "Panel", "Plane", "Readout", "RoPE", "Scheme", "Shaw",
     "Sinusoidal", "T5Bias", "Transformer", "TransformerXL", "XPos", "alibi", "alibi_slopes", "attend",
     "attention", "attention_scores", "attention_weights", "compare", "convert_layout", "dead_rows",
     "distance_weight", "explore", "frequencies", "grid", "layout_permutation", "logarithmic", "plot", "presets",

@@ -11,6 +11,7 @@ import html
 import io
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import matplotlib as mpl
@@ -233,9 +234,30 @@ def draw(view: Heatmap | Lines | Plane, data: Sequence[np.ndarray], *, alt: str)
         >>> draw(view, [np.eye(3)], alt="a diagonal")
         Picture: a diagonal
     """
+    if not isinstance(view, Lines) and view.tiles:
+        return _tiled(view, data, alt)
     sizes = {"heatmap": (6.4, 3.4), "lines": (6.4, 2.8), "plane": (3.6, 3.6)}
     fig, ax = figure(*sizes[view.kind])
     draw_on(ax, view, data)
+    return Picture(fig, alt)
+
+
+def _tiled(view: Heatmap | Plane, data: Sequence[np.ndarray], alt: str) -> Picture:
+    """Small pictures, four in a row: one for each matrix, or for each arrow."""
+    parts = _numpy(data[0])
+    across = min(4, len(parts)) or 1
+    rows = -(-len(parts) // across) or 1
+    fig, grid = figure(1.9 * across + 0.4, 2.1 * rows, rows=rows, cols=across, squeeze=False)
+    for index, ax in enumerate(grid.flat):
+        if index >= len(parts):
+            ax.set_axis_off()
+        elif isinstance(view, Heatmap):
+            ends = limits(view, parts)
+            draw_on(ax, replace(view, tiles=(), limits=ends, title=view.tiles[index]), [parts[index]])
+        else:
+            name = view.labels[index : index + 1]
+            one = replace(view, tiles=False, labels=(), title=name[0] if name else "", colours=[colour(view, index)])
+            draw_on(ax, one, [parts[index : index + 1]])
     return Picture(fig, alt)
 
 
@@ -268,7 +290,7 @@ def limits(view: Heatmap, matrix: np.ndarray) -> tuple[float, float]:
         >>> limits(Heatmap(scale="diverging"), np.array([[-1.0, 3.0]]))
         (-3.0, 3.0)
     """
-    if view.limits is not None:
+    if isinstance(view.limits, tuple):
         return view.limits
     finite = matrix[np.isfinite(matrix)]
     if view.scale == "cyclic":
@@ -282,6 +304,23 @@ def limits(view: Heatmap, matrix: np.ndarray) -> tuple[float, float]:
     if view.scale == "discrete":
         return (low - 0.5, max(high, low + 1) + 0.5)
     return (low, high) if high > low else (low, low + 1.0)
+
+
+def rounded(low: float, high: float, *, log: bool = False) -> tuple[float, float]:
+    """Round numbers around a range, for the ends of an axis; powers of ten if it is logarithmic.
+
+    Example:
+        >>> rounded(-11.7, 0.3)
+        (-12.5, 2.5)
+        >>> rounded(0.03, 7, log=True)
+        (0.01, 10.0)
+    """
+    if log:
+        return 10.0 ** np.floor(np.log10(low)).item(), 10.0 ** np.ceil(np.log10(high)).item()
+    if not low < high:
+        low, high = low - 0.5, high + 0.5
+    ticks = mpl.ticker.MaxNLocator(6, steps=[1, 2, 2.5, 5, 10]).tick_values(low, high)
+    return float(ticks[0]), float(ticks[-1])
 
 
 def table(scale: str) -> bytes:
@@ -369,8 +408,12 @@ def _lines(ax: Axes, view: Lines, x: np.ndarray, y: np.ndarray) -> None:
     if view.log_y:
         ax.set_yscale("log")
     _name(ax.xaxis, view.ticks[: int(x.max(initial=-1)) + 1], 0)
-    if view.limits:
+    if isinstance(view.limits, tuple):
         ax.set_ylim(*view.limits)
+    for name, at in view.landmarks.items():
+        ax.axvline(at, color=INK, linewidth=0.8, linestyle="dotted")
+        ax.annotate(name, (at, 1), xycoords=("data", "axes fraction"), xytext=(3, -9), textcoords="offset points",
+                    fontsize="small")  # fmt: skip
     if view.labels:
         ax.legend(ncols=min(4, len(view.labels)), loc="lower left", bbox_to_anchor=(0, 1.0), borderaxespad=0.2)
 

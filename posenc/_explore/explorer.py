@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import base64
+import functools
 import itertools
-from collections.abc import Callable, Iterator, Mapping
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from .. import plot
-from ..views import Heatmap, Lines, Plane, Readout, View
+from ..views import Formula, Heatmap, Lines, Plane, Readout, View
 from .controls import Choice, Control, Slider, Tick, controls
+from .formula import tree
 
 
 class Explorer:
@@ -32,21 +35,57 @@ class Explorer:
         labels: Mapping[str, str] | None = None,
         units: Mapping[str, str] | None = None,
         caption: str = "",
+        more: Sequence[str] = (),
+        share: Sequence[str] = (),
+        play: str = "",
+        compare: str = "",
     ) -> None:
         if not callable(function):
             raise ValueError(f"explore() needs a function first, got {function!r}")
         if not views or not all(isinstance(view, View) for view in views):
-            raise ValueError("explore() needs at least one view: Heatmap(), Lines(), Plane() or Readout()")
+            raise ValueError("explore() needs at least one view: Heatmap(), Lines(), Plane(), Readout() or Formula()")
         self.function, self.views = function, views
         self.name = name or getattr(function, "__name__", "function").strip("<>")
         self.title = title or self.name.replace("_", " ")
         self.controls: list[Control] = controls(function, abbreviations)
         self.by_name = {control.name: control for control in self.controls}
         self.labels, self.units, self.caption = dict(labels or {}), dict(units or {}), caption
-        for named in (*self.labels, *self.units):
-            if named not in self.by_name:
-                raise ValueError(f"{named!r} is no control of {self.name}: it has {', '.join(self.by_name)}")
+        self.more, self.share, self.play, self.compare = tuple(more), tuple(share), play, compare
+        for named in (*self.labels, *self.units, *self.more, *self.share, *filter(None, (play, compare))):
+            self._known(named)
+        if play and isinstance(self.by_name[play], Tick):
+            raise ValueError(f"play={play!r} has two states only: play a slider or a choice")
+        if compare and not isinstance(self.by_name[compare], Choice):
+            raise ValueError(f"compare={compare!r} is no choice: give a list or dict of values for it")
+        for view in views:
+            self._handles(view)
         self.presets = {label: self.check(values) for label, values in (presets or {}).items()}
+
+    def _known(self, name: str) -> Control:
+        """The control of a name, or a ValueError that says which there are."""
+        if name not in self.by_name:
+            raise ValueError(f"{name!r} is no control of {self.name}: it has {', '.join(self.by_name)}")
+        return self.by_name[name]
+
+    def _handles(self, view: View) -> None:
+        """See that what can be grabbed in a view moves a control that can follow."""
+        sliders: list[str] = []
+        if isinstance(view, Lines):
+            sliders += filter(None, (view.rule, view.level))
+        if isinstance(view, (Lines, Plane)):
+            sliders += [
+                name for names in view.drag.values() for name in ((names,) if isinstance(names, str) else names)
+            ]
+        if isinstance(view, Formula):
+            sliders += [name for name in view.places() if not name.isdigit()]
+        for name in sliders:
+            if not isinstance(self._known(name), Slider):
+                raise ValueError(f"{name!r} is no slider, so nothing in a picture can be dragged to move it")
+        if isinstance(view, Heatmap):
+            for name in filter(None, (view.pick,) if isinstance(view.pick, str) else view.pick):
+                control = self._known(name)
+                if isinstance(control, Tick) or (isinstance(control, Slider) and not control.integer):
+                    raise ValueError(f"pick={name!r} is neither a whole number nor a choice")
 
     def label(self, name: str) -> str:
         """What a reader calls a control."""
@@ -57,10 +96,7 @@ class Explorer:
 
     def check(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """The values as the controls allow them, or a ValueError that names the one that is wrong."""
-        for name in values:
-            if name not in self.by_name:
-                raise ValueError(f"{name!r} is no control of {self.name}: it has {', '.join(self.by_name)}")
-        return {name: self.by_name[name].check(value) for name, value in values.items()}
+        return {name: self._known(name).check(value) for name, value in values.items()}
 
     def arguments(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """What the function is called with: floats become 0-d float32 tensors, everything else stays."""
@@ -117,30 +153,13 @@ class Explorer:
 
     def spec(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """All that the front end needs to know, as JSON: nothing in it is ever read as markup."""
-        views = []
-        for view in self.views:
-            entry: dict[str, Any] = {"kind": view.kind, "title": view.title}
-            for key in ("x", "y", "scale", "limits", "origin", "start", "mark", "log_x", "log_y", "limit"):
-                if hasattr(view, key):
-                    entry[key] = getattr(view, key)
-            if hasattr(view, "labels"):
-                entry["labels"] = [str(label) for label in view.labels]
-            for key in ("rows", "columns", "ticks"):
-                if hasattr(view, key):
-                    entry[key] = [str(word) for word in getattr(view, key)]
-            if isinstance(view, Readout):
-                entry["digits"] = view.digits if isinstance(view.digits, int) else list(view.digits)
-            if isinstance(view, Lines):
-                entry["bands"] = [list(band) for band in view.bands]
-            if isinstance(view, (Lines, Plane)):
-                entry["colours"] = [plot.css(view, i) for i in range(max(len(view.colours), len(plot.CYCLE)))]
-            if isinstance(view, Heatmap):
-                entry["table"] = base64.b64encode(plot.table(view.scale)).decode()
-            views.append(entry)
+        views = [self._view(number) for number in range(len(self.views))]
         return {
             "name": self.name,
             "title": self.title,
             "caption": self.caption,
+            **{key: getattr(self, key) for key in ("play", "compare")},
+            **{key: list(getattr(self, key)) for key in ("more", "share")},
             "controls": [
                 {**c.spec(), "label": self.label(c.name), "unit": self.units.get(c.name, "")} for c in self.controls
             ],
@@ -149,6 +168,67 @@ class Explorer:
             "starts": self.wire(self.starts()),
             "values": self.wire({**self.starts(), **values}),
         }
+
+    def _view(self, number: int) -> dict[str, Any]:
+        view = self.views[number]
+        entry: dict[str, Any] = {"kind": view.kind, "title": view.title}
+        for key in ("x", "y", "scale", "origin", "start", "mark", "log_x", "log_y", "limit", "rule", "level"):
+            if hasattr(view, key):
+                entry[key] = getattr(view, key)
+        for key in ("labels", "rows", "columns", "ticks"):
+            if hasattr(view, key):
+                entry[key] = [str(word) for word in getattr(view, key)]
+        if isinstance(view, (Heatmap, Lines)):
+            entry["limits"] = self.limits()[number] if view.limits == "all" else view.limits
+        if isinstance(view, Heatmap):
+            entry["table"] = base64.b64encode(plot.table(view.scale)).decode()
+            entry["pick"] = [view.pick, ""] if isinstance(view.pick, str) else list(view.pick)
+            entry["tiles"] = [str(tile) for tile in view.tiles]
+        if isinstance(view, Lines):
+            entry["bands"] = [list(band) for band in view.bands]
+            entry["landmarks"] = [{"label": str(label), "at": float(at)} for label, at in view.landmarks.items()]
+        if isinstance(view, Plane):
+            entry["tiles"] = view.tiles
+        if isinstance(view, (Lines, Plane)):
+            entry["colours"] = [plot.css(view, i) for i in range(max(len(view.colours), len(plot.CYCLE)))]
+            drag = {which: [names] if isinstance(names, str) else list(names) for which, names in view.drag.items()}
+            entry["drag"] = [{"index": which, "controls": names} for which, names in drag.items()]
+        if isinstance(view, (Readout, Formula)):
+            entry["digits"] = view.digits if isinstance(view.digits, int) else list(view.digits)
+        if isinstance(view, Formula):
+            entry["tree"] = tree(view.tex)
+        return entry
+
+    @functools.cached_property
+    def _ranges(self) -> list[tuple[float, float] | None]:
+        """The least and the largest finite number of each view's last tensor, over the states that stand for all."""
+        found: list[tuple[float, float] | None] = [None] * len(self.views)
+        states = [{}, *self.presets.values(), *self.corners()]
+        for fixed in dict(self.variants()).values():
+            for state in states:
+                tensors = self.run({**fixed, **state})
+                for number, view in enumerate(self.views):
+                    count = 2 if isinstance(view, Lines) else 1
+                    shown, tensors = tensors[count - 1], tensors[count:]
+                    finite = shown[shown.isfinite()]
+                    if isinstance(view, Lines) and view.log_y:
+                        finite = finite[finite > 0]
+                    if finite.numel():
+                        low, high = found[number] or (math.inf, -math.inf)
+                        found[number] = (min(low, finite.min().item()), max(high, finite.max().item()))
+        return found
+
+    def limits(self) -> list[tuple[float, float]]:
+        """The ends of each view's numbers in every state: at the start, in presets and at the ends of sliders."""
+        ends = []
+        for view, found in zip(self.views, self._ranges, strict=True):
+            low, high = found or (0.0, 1.0)
+            log = isinstance(view, Lines) and view.log_y
+            if isinstance(view, Heatmap) and view.scale == "diverging":
+                high = max(abs(low), abs(high))
+                low = -high
+            ends.append(plot.rounded(low, high, log=log))
+        return ends
 
     def describe(self, values: Mapping[str, Any]) -> str:
         """One line, the same in every run: what is explored, and where its controls stand."""

@@ -6,14 +6,16 @@ import base64
 import html
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from .. import plot
-from ..views import Heatmap, Lines, Plane, Readout, View
+from ..views import Formula, Heatmap, Lines, Plane, Readout, View
 from .explorer import Explorer, _short
 from .export import used
+from .formula import markup, tree
 
 
 def element(explorer: Explorer, graphs: Mapping[str, bytes], values: Mapping[str, Any], identity: str) -> str:
@@ -40,14 +42,28 @@ def element(explorer: Explorer, graphs: Mapping[str, bytes], values: Mapping[str
 def _stills(explorer: Explorer, values: Mapping[str, Any]) -> list[str]:
     tensors = [t.cpu().double().numpy() for t in explorer.run(values)]
     stills = []
-    for view in explorer.views:
+    for number, view in enumerate(explorer.views):
         count = 2 if isinstance(view, Lines) else 1
         data, tensors = tensors[:count], tensors[count:]
         if isinstance(view, Readout):
             stills.append(_readout(view, data[0]))
-        else:
-            stills.append(plot.draw(view, data, alt=summary(view, data)).svg())
+            continue
+        if isinstance(view, Formula):
+            stills.append(_formula(view, data[0], values))
+            continue
+        if not isinstance(view, Plane) and view.limits == "all":
+            view = replace(view, limits=explorer.limits()[number])
+        if isinstance(view, Lines) and view.rule:
+            view = replace(view, landmarks={**view.landmarks, explorer.label(view.rule): float(values[view.rule])})
+        stills.append(plot.draw(view, data, alt=summary(view, data)).svg())
     return stills
+
+
+def _formula(view: Formula, numbers: np.ndarray, values: Mapping[str, Any]) -> str:
+    title = f'<p class="pe-view-title">{html.escape(view.title)}</p>' if view.title else ""
+    shown = {str(index): _written(view, index, number) for index, number in enumerate(numbers)}
+    shown |= {name: _short(values[name]) for name in view.places() if not name.isdigit()}
+    return f'{title}<div class="pe-formula">{markup(tree(view.tex), shown)}</div>'
 
 
 def _readout(view: Readout, numbers: np.ndarray) -> str:
@@ -63,11 +79,13 @@ def summary(view: View, data: list[np.ndarray]) -> str:
     """What a view shows, in words, for those who cannot see it."""
     name = f"{view.title}: " if view.title else ""
     if isinstance(view, Heatmap):
-        rows, columns = data[0].shape
+        *_, rows, columns = data[0].shape
         return f"{name}{rows} rows ({view.y}) by {columns} columns ({view.x}), {_range(data[0])}."
     if isinstance(view, Lines):
         parts = [f"{_label(view, index)}: {_range(line)}" for index, line in enumerate(data[1])]
         return f"{name}{view.y} against {view.x}; " + "; ".join(parts) + "."
+    if isinstance(view, Formula):
+        return name + ", ".join(_written(view, index, number) for index, number in enumerate(data[0])) + "."
     if isinstance(view, Plane):
         parts = [f"{_label(view, index)} ({x:.2f}, {y:.2f})" for index, (x, y) in enumerate(data[0])]
     else:
@@ -75,7 +93,7 @@ def summary(view: View, data: list[np.ndarray]) -> str:
     return name + "; ".join(parts) + "."
 
 
-def _written(view: Readout, index: int, number: float) -> str:
+def _written(view: Readout | Formula, index: int, number: float) -> str:
     """A number of a readout with its digits; two where there are digits for others only."""
     digits = view.digits if isinstance(view.digits, int) else dict(enumerate(view.digits)).get(index, 2)
     return f"{number:.{digits}f}"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Callable, Mapping
+import weakref
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -35,6 +37,10 @@ def explore(
     labels: Mapping[str, str] | None = None,
     units: Mapping[str, str] | None = None,
     caption: str = "",
+    more: Sequence[str] = (),
+    share: Sequence[str] = (),
+    play: str = "",
+    compare: str = "",
     **controls: Any,
 ) -> Panel | Page:
     """A panel with a control for each parameter of a function, and a picture of the function's result.
@@ -47,7 +53,8 @@ def explore(
         function: Returns one tensor for each view, as a tuple if there are several views. Whole numbers reach it as
             `int`, other numbers as 0-d float32 tensors, choices as their values. The default of a parameter is the
             start of its control.
-        *views: `Heatmap`, `Lines`, `Plane` or `Readout`, one for each tensor.
+        *views: `Heatmap`, `Lines`, `Plane`, `Readout` or `Formula`, one for each tensor. Their `rule`, `level`, `pick`
+            and `drag` name controls that can be moved in the picture.
         presets: Labels of buttons, each with the values of controls that it sets.
         title: The title of the panel. Default: the name of the function.
         name: Identifies the panel on its page and in links to it. Default: the name of the function.
@@ -55,6 +62,10 @@ def explore(
             parameters.
         units: The units of controls, such as `{"theta": "rad"}`.
         caption: One sentence below the panel: what to do, and what to see.
+        more: Controls that are folded under "More controls".
+        share: Controls that move together with those of the same name in other panels of the page that share them.
+        play: A slider or a choice that a button moves on by itself, once around.
+        compare: A choice that is shown for two of its values, A and B, side by side.
         **controls: One for each parameter: `(min, max)` or `(min, max, step)` for a slider, `logarithmic(min, max)`
             for a logarithmic one, a list or dict of choices, or a bool for a tick box.
 
@@ -62,8 +73,8 @@ def explore(
         A `Panel` where a kernel runs, and in the build of the book an object with the same attributes.
 
     Raises:
-        ValueError: If a control fits no parameter, a parameter has neither control nor default, or the result fits no
-            view.
+        ValueError: If a control fits no parameter, a parameter has neither control nor default, a view or a keyword
+            names a control that is not there or cannot do that, or the result fits no view.
 
     Example:
         >>> from posenc import Heatmap, explore, logarithmic, sinusoidal
@@ -72,7 +83,9 @@ def explore(
         >>> explore(codes, Heatmap(x="dimension", y="position"), length=(8, 64), base=logarithmic(10, 1e6))
         explore codes(length=32, base=10000) as Heatmap
     """
-    explorer = Explorer(function, views, controls, presets, title, name, labels, units, caption)
+    explorer = Explorer(
+        function, views, controls, presets, title, name, labels, units, caption, more, share, play, compare
+    )
     explorer.run({})  # the reader sees a mistake here, with its traceback, rather than in a panel
     return Page(explorer) if book_mode() else Panel(explorer)
 
@@ -94,6 +107,7 @@ class Panel(anywidget.AnyWidget):
     _esm = STATIC / "widget.js"
     _css = STATIC / "style.css"
     _spec = traitlets.Dict().tag(sync=True)
+    _sharing: ClassVar[weakref.WeakSet[Panel]] = weakref.WeakSet()
 
     def __init__(self, explorer: Explorer) -> None:
         self._explorer = explorer
@@ -104,6 +118,18 @@ class Panel(anywidget.AnyWidget):
         super().__init__(_spec=spec)
         self.add_traits(**{self._by_control[c.name]: _trait(c) for c in explorer.controls})
         self.on_msg(self._answer)
+        for name in explorer.share:
+            self.observe(
+                lambda change, name=name: self._pass_on(name, change["new"]), self._by_control[name]
+            )
+        self._sharing.add(self)
+
+    def _pass_on(self, control: str, value: Any) -> None:
+        """Move a shared control in the other panels, as far as they have this value."""
+        for other in self._sharing:
+            if other is not self and control in other._explorer.share and other.values[control] != value:
+                with contextlib.suppress(traitlets.TraitError):
+                    setattr(other, other._by_control[control], value)
 
     @property
     def values(self) -> dict[str, Any]:

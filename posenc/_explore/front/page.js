@@ -1,7 +1,9 @@
 // The panel in a built page: the graph exported from the torch function computes, with no kernel and no network.
 
+import { write } from "./dom.js";
 import { Panel, variant } from "./panel.js";
-import { PIN, fromHash } from "./scale.js";
+import { PIN, format, fromHash } from "./scale.js";
+import { scrub } from "./scrub.js";
 
 const SLOW = 12; // milliseconds of a run that are too many for the page's own thread
 const BASE = new URL(".", document.currentScript.src);
@@ -165,7 +167,7 @@ addEventListener("click", (event) => {
   if (link.href.replace(/#.*/, "") !== location.href.replace(/#.*/, "")) return;
   const panel = document.getElementById(link.hash.slice(1).split("?")[0])?.panel;
   const values = panel && fromHash(link.hash, panel.root.id, panel.spec.controls);
-  if (!values || !panel.tensors) return;
+  if (!values || !Object.keys(values).length || !panel.tensors) return;
   const { top, bottom } = panel.stages.getBoundingClientRect();
   if (Math.min(bottom, innerHeight) - Math.max(top, 0) < Math.min(120, bottom - top)) return;
   event.preventDefault();
@@ -194,7 +196,10 @@ function open(root) {
     target = root;
     panel.set(values);
     const pinned = fromHash(location.hash, root.id, spec.controls, PIN);
-    if (pinned && Object.keys(pinned).length) panel.pin({ ...spec.starts, ...pinned });
+    if (pinned && Object.keys(pinned).length) {
+      if (spec.compare) panel.oppose(pinned[spec.compare] ?? panel.other);
+      else panel.pin({ ...spec.starts, ...pinned });
+    }
     aim();
   };
   addEventListener("hashchange", addressed);
@@ -215,3 +220,17 @@ function open(root) {
 }
 
 document.querySelectorAll("figure.pe-panel").forEach(open);
+
+// A link without a value, [0.4](#explore-NAME?theta), is a number of the panel: it shows the present value and can be dragged.
+for (const link of document.querySelectorAll("a[href*='#explore-']")) {
+  const [id, query = ""] = link.hash.slice(1).split("?");
+  const panel = document.getElementById(id)?.panel;
+  const control = panel?.spec.controls.find(({ name, kind }) => name === query && kind === "slider");
+  if (!control) continue;
+  let dragged = false;
+  scrub(link, panel, control.name, () => (dragged = true));
+  link.title = "drag to the left or right";
+  link.addEventListener("pointerdown", () => (dragged = false), { capture: true });
+  link.addEventListener("click", (event) => dragged && event.preventDefault());
+  panel.root.addEventListener("pe-drawn", ({ detail }) => write(link, format(detail[control.name])));
+}

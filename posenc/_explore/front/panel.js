@@ -1,7 +1,14 @@
 // The panel: controls, views, messages. What computes is an engine: the kernel's (widget.js) or the page's (page.js).
 
+import { makeControl } from "./controls.js";
 import { element } from "./dom.js";
-import { format, parse, stepOf, steps, toHash, valueAt } from "./scale.js";
+import { Latest } from "./latest.js";
+import { Motion, still } from "./motion.js";
+import { format, toHash } from "./scale.js";
+import { seek } from "./seek.js";
+import { download, tables } from "./table.js";
+import { tool } from "./tools.js";
+import { grab } from "./views/grab.js";
 import { makeView } from "./views/index.js";
 import { Probe } from "./views/probe.js";
 
@@ -9,16 +16,18 @@ import { Probe } from "./views/probe.js";
 export const variant = (controls, values) =>
   controls.filter(({ kind }) => kind !== "slider").map(({ name }) => Number(values[name])).join(",");
 
-const LEAST = { plane: 260, readout: 0 }; // pixels that a view needs beside another; others need 300
+const LEAST = { plane: 260, readout: 0, formula: 0 }; // pixels that a view needs beside another; others need 300
+const BESIDE = 210; // pixels that each of the sides needs that are compared
+const WIDE = ["readout", "formula"]; // have a row of their own
 const GAP = 20;
 const MODES = ["now", "pinned", "difference"];
-const GLIDE = 600;
 const FADE = 1400; // milliseconds
+const panels = new Set(); // of this page, which may share controls
 let count = 0;
 
 /**
- * An engine has `compute(values) -> Promise<tensors>`, and may have `changed(values)`, told of every move.
- * Only the newest values are ever computed: while one computation runs, later moves overwrite each other.
+ * An engine has `compute(values) -> Promise<tensors>`, and may have `changed(values)`, told of every move, and `patience`,
+ * the milliseconds that a search may take before it shows what it has. Only the newest values are ever computed.
  */
 export class Panel {
   constructor(root, spec, engine) {
@@ -28,63 +37,145 @@ export class Panel {
     this.id = `pe-${++count}`;
     this.values = { ...spec.values };
     this.starts = { ...spec.starts };
-    this.setters = {};
-    this.hosts = {};
-    this.running = false;
-    this.wanted = null;
-    this.build();
+    this.motion = new Motion(this);
+    this.latest = new Latest({
+      compute: (values) => this.compute(values),
+      done: ([tensors, others], values) => this.show(tensors, values, others),
+      failed: (error) => this.complain(error.message ?? String(error)),
+      busy: (yes) => this.busy(yes),
+    });
+    const versus = spec.controls.find(({ name }) => name === spec.compare);
+    if (versus) this.other = (this.values[versus.name] + 1) % versus.labels.length;
+    this.build(versus);
+    panels.add(this);
   }
 
-  build() {
+  get running() {
+    return this.latest.running;
+  }
+
+  build(versus) {
     const { spec } = this;
     this.title = element("div", { class: "pe-title", id: `${this.id}-title` }, spec.title);
     this.status = element("p", { class: "pe-status", role: "status" });
     this.progress = element("progress", { class: "pe-progress", max: 1, "aria-label": "loading the runtime", hidden: true });
     this.message = element("p", { class: "pe-message", role: "alert", hidden: true });
-    this.controls = element("div", { class: "pe-controls" }, ...spec.controls.map((c) => this.control(c)));
-    const presets = spec.presets.map((preset) =>
-      element("button", { type: "button", class: "pe-button pe-preset", onclick: () => this.set(preset.values) }, preset.label),
-    );
-    this.presets = presets;
-    this.pinning = element("button", { type: "button", class: "pe-button", "aria-pressed": "false", onclick: () => this.pin() }, "Pin");
+    this.made = Object.fromEntries(spec.controls.map((control) => [control.name, this.control(control, versus)]));
+    const of = (names) => names.map((name) => this.made[name].host);
+    const first = spec.controls.map(({ name }) => name).filter((name) => !spec.more.includes(name));
+    this.controls = element("div", { class: "pe-controls" }, ...of(first));
+    if (versus) this.controls.prepend(this.made[versus.name].host, this.opposite(versus));
+    this.more = element("details", { class: "pe-more", hidden: !spec.more.length },
+      element("summary", {}, "More controls"), element("div", { class: "pe-controls" }, ...of(spec.more)));
+    this.presets = spec.presets.map((preset) =>
+      element("button", { type: "button", class: "pe-button pe-preset", onclick: () => this.set(preset.values) }, preset.label));
     this.modes = element("span", { class: "pe-modes", role: "group", "aria-label": "what the matrices show", hidden: true },
       ...MODES.map((mode) => element("button", { type: "button", class: "pe-button", onclick: () => this.compare(mode) }, mode)));
-    this.actions = element(
-      "div",
-      { class: "pe-actions" },
-      ...(presets.length ? [element("span", { class: "pe-presets", role: "group", "aria-label": "presets" }, ...presets)] : []),
-      element("button", { type: "button", class: "pe-button", onclick: () => this.set(this.starts) }, "Reset"),
-      this.pinning,
-      this.modes,
-    );
-    if (document.fullscreenEnabled) {
-      this.actions.append(element("button", { type: "button", class: "pe-button", onclick: () => this.enlarge() }, "Full screen"));
-      this.resized = () => this.arranged();
-      this.root.addEventListener("fullscreenchange", this.resized);
-    }
-    if (this.engine.link) {
-      this.actions.append(element("button", { type: "button", class: "pe-button", onclick: () => this.copyLink() }, "Copy link"));
-    }
+    this.actions = element("div", { class: "pe-actions" },
+      ...(spec.play ? [this.player()] : []),
+      ...(this.presets.length ? [element("span", { class: "pe-presets", role: "group", "aria-label": "presets" }, ...this.presets)] : []),
+      this.modes, this.status);
     this.stages = element("div", { class: "pe-views" });
-    this.views = spec.views.map((view) => {
-      const host = element("div", { class: `pe-view pe-${view.kind}` });
-      this.stages.append(host);
-      return makeView(view, host);
-    });
+    this.views = [];
+    this.all = []; // with those of the other side of a comparison
     this.probes = new Map();
-    for (const view of this.views) if (view.frame) this.probes.set(view, new Probe(view, (from, place) => this.aim(from, place)));
+    this.pictured = new Set(spec.views.flatMap(({ rule, level, pick = [], tree }) => [rule, level, ...pick, ...(tree ? placesOf(tree) : [])]));
+    for (const view of spec.views) this.picture(view, versus);
     this.spoken = element("p", { class: "pe-spoken", "aria-live": "polite" });
     this.caption = element("p", { class: "pe-caption", hidden: !spec.caption }, spec.caption);
     this.data = element("details", { class: "pe-table", ontoggle: () => this.tabulate() }, element("summary", {}, "Numbers"));
-    this.actions.append(this.status);
-    this.body = element("div", { class: "pe-body", role: "group", "aria-labelledby": `${this.id}-title` }, this.title, this.caption, this.controls, this.actions, this.message, this.progress, this.stages, this.spoken, this.data);
+    this.body = element("div", { class: "pe-body", role: "group", "aria-labelledby": `${this.id}-title` },
+      element("div", { class: "pe-head" }, this.title, this.tools()), this.caption, this.controls, this.more, this.actions, this.message,
+      this.progress, this.stages, this.spoken, this.data);
     this.root.append(this.body);
-    for (const kind of ["pointerdown", "keydown"]) this.body.addEventListener(kind, () => this.stop(), { capture: true });
+    for (const kind of ["pointerdown", "keydown"]) {
+      this.body.addEventListener(kind, (event) => this.playing?.contains(event.target) || this.stop(), { capture: true });
+    }
     this.watch = new ResizeObserver(() => {
       if (this.stages.clientWidth && this.stages.clientWidth !== this.width) this.arranged();
     });
     this.watch.observe(this.stages);
     this.mark();
+  }
+
+  tools() {
+    this.pinning = tool("Pin", () => this.pin(), { "aria-pressed": "false", hidden: Boolean(this.spec.compare) });
+    const made = element("div", { class: "pe-tools" }, tool("Reset", () => this.set(this.starts)), this.pinning);
+    if (this.engine.link) made.append(tool("Copy link", () => this.copyLink()));
+    if (document.fullscreenEnabled) {
+      made.append(tool("Full screen", () => this.enlarge()));
+      this.resized = () => this.arranged();
+      this.root.addEventListener("fullscreenchange", this.resized);
+    }
+    return made;
+  }
+
+  /** The views of one of the spec's, two or three where two sides are compared. */
+  picture(spec, versus) {
+    const sides = versus && ["heatmap", "plane"].includes(spec.kind) ? (spec.kind === "heatmap" ? ["A", "B", "B − A"] : ["A", "B"]) : [""];
+    sides.forEach((side, i) => {
+      const host = element("div", { class: `pe-view pe-${spec.kind}` });
+      this.stages.append(host);
+      const view = makeView(spec, host, this.spec.controls);
+      view.side = side;
+      view.main = i ? this.views.at(-1) : view;
+      if (!i) this.views.push(view);
+      this.all.push(view);
+      const connect = (part) => {
+        if (part.frame) this.probes.set(part, new Probe(part, this));
+        grab(part, this);
+      };
+      view.connected = (parts) => {
+        for (const [part] of this.probes) if (!part.stage.isConnected) this.probes.delete(part);
+        parts.forEach(connect);
+        for (const part of parts.slice(1)) part.stage.removeAttribute("tabindex"); // one tab stop for a view
+      };
+      view.connect?.(this);
+      connect(view);
+    });
+  }
+
+  control(control, versus) {
+    const shared = this.spec.share.includes(control.name);
+    const label = control === versus ? `A: ${control.label}` : control.label;
+    return makeControl({ ...control, label, shared }, `${this.id}-${control.name}`, this.values[control.name], {
+      move: (value) => this.set({ [control.name]: value }),
+      complain: (message) => this.complain(message),
+    });
+  }
+
+  /** The control of the other side of a comparison. */
+  opposite(versus) {
+    this.against = makeControl({ ...versus, label: `B: ${versus.label}` }, `${this.id}-other`, this.other, { move: (value) => this.oppose(value) });
+    return this.against.host;
+  }
+
+  oppose(value) {
+    this.other = value;
+    this.against.show(value);
+    this.mark();
+    this.request();
+  }
+
+  player() {
+    const words = () => (still() ? "Step" : this.motion.playing ? "Stop" : "Play");
+    const write = () => (this.playing.textContent = words());
+    this.playing = element("button", {
+      type: "button", class: "pe-button pe-play",
+      onclick: () => {
+        if (this.motion.playing) return this.stop();
+        this.motion.play(this.spec.play, () => {
+          write();
+          for (const kind of ["pointerdown", "keydown"]) removeEventListener(kind, elsewhere, { capture: true });
+        });
+        if (!this.motion.playing) return;
+        for (const kind of ["pointerdown", "keydown"]) addEventListener(kind, elsewhere, { capture: true });
+        write();
+      },
+    });
+    const elsewhere = (event) => this.playing.contains(event.target) || this.stop();
+    write();
+    return this.playing;
   }
 
   /** Fill the screen, as in a lecture hall, or give it back. */
@@ -100,89 +191,50 @@ export class Panel {
   arranged() {
     this.width = this.stages.clientWidth;
     this.arrange(this.width);
-    this.views.forEach((view) => view.resize());
+    this.all.forEach((view) => view.resize());
   }
 
   /** Which views stand side by side: as many as have room, in sixty columns, whatever is left shared out. */
   arrange(width) {
     // On a phone the first picture stands above the controls, and stays in sight while one of them is held.
     const phone = matchMedia("(max-width: 560px)").matches;
-    const first = this.views.find(({ spec }) => spec.kind !== "readout");
+    const first = this.views.find(({ spec }) => !WIDE.includes(spec.kind));
     this.body.classList.toggle("pe-phone", phone);
     const full = document.fullscreenElement === this.root;
-    for (const view of this.views) {
+    for (const view of this.all) {
       view.widest = full ? 1600 : 820;
       view.tallest = full ? Math.round(0.55 * innerHeight) : phone ? Math.min(330, Math.round(0.3 * innerHeight)) : 380;
     }
     if (phone && first && first.host.parentNode !== this.body) this.body.insertBefore(first.host, this.controls);
     if (!phone && first?.host.parentNode === this.body) {
-      this.stages.insertBefore(first.host, this.stages.children[this.views.indexOf(first)]);
+      this.stages.insertBefore(first.host, this.stages.children[this.all.indexOf(first)]);
     }
     const rows = [];
     let room = 0;
-    for (const view of this.views) {
-      const least = LEAST[view.spec.kind] ?? 300;
-      if (!rows.length || least > room || view.spec.kind === "readout") {
+    for (const view of this.all) {
+      const least = view.side ? BESIDE : (LEAST[view.spec.kind] ?? 300);
+      const alone = WIDE.includes(view.spec.kind);
+      if (!rows.length || least > room || alone) {
         rows.push([]);
         room = width + GAP;
       }
       rows.at(-1).push([view, least]);
-      room = view.spec.kind === "readout" ? 0 : room - least - GAP;
+      room = alone ? 0 : room - least - GAP;
     }
     for (const row of rows) {
       const all = row.reduce((sum, [, least]) => sum + least, 0) || 1;
       const airy = row.some(([view]) => view.spec.y);
+      const sided = row.every(([view]) => view.side); // pictures to compare are of one size
       let left = 60;
       row.forEach(([view, least], i) => {
         const span = i === row.length - 1 ? left : Math.round((60 * least) / all);
         left -= span;
         view.airy = airy;
+        if (sided) Object.assign(view, { least: Math.min(220, least), widest: Math.floor(width / row.length) - GAP });
         view.host.style.setProperty("--pe-span", span);
         view.host.classList.toggle("pe-last", i === row.length - 1);
       });
     }
-  }
-
-  control(control) {
-    const id = `${this.id}-${control.name}`;
-    const label = element("label", { for: id }, control.label);
-    if (control.unit) label.append(element("span", { class: "pe-unit" }, ` ${control.unit}`));
-    if (control.kind === "tick") {
-      const box = element("input", { type: "checkbox", id, onchange: () => this.set({ [control.name]: box.checked }) });
-      this.setters[control.name] = (value) => (box.checked = value);
-      box.checked = this.values[control.name];
-      return element("div", { class: "pe-control pe-tick" }, box, label);
-    }
-    if (control.kind === "choice") {
-      const select = element("select", { id, onchange: () => this.set({ [control.name]: Number(select.value) }) },
-        ...control.labels.map((text, i) => element("option", { value: i }, text)));
-      this.setters[control.name] = (value) => (select.value = String(value));
-      select.value = String(this.values[control.name]);
-      return element("div", { class: "pe-control" }, label, select);
-    }
-    const range = element("input", { type: "range", id, min: 0, max: steps(control), step: 1,
-      oninput: () => this.set({ [control.name]: valueAt(control, Number(range.value)) }) });
-    const field = element("input", { type: "text", inputmode: "decimal", class: "pe-field", "aria-label": `${control.label}, exact value`, spellcheck: "false", autocomplete: "off" });
-    const commit = () => {
-      try {
-        this.complain(null);
-        this.set({ [control.name]: parse(control, field.value) });
-      } catch (error) {
-        this.complain(error.message);
-      }
-      show(this.values[control.name]);
-    };
-    field.addEventListener("change", commit);
-    field.addEventListener("keydown", (e) => e.key === "Enter" && commit()); // some hosts swallow Enter's change
-    const show = (value) => {
-      range.value = String(stepOf(control, value));
-      range.setAttribute("aria-valuetext", format(value));
-      range.style.setProperty("--pe-filled", `${(100 * Number(range.value)) / (Number(range.max) || 1)}%`);
-      field.value = format(value);
-    };
-    this.setters[control.name] = show;
-    show(this.values[control.name]);
-    return (this.hosts[control.name] = element("div", { class: "pe-control pe-slider" }, label, field, range));
   }
 
   /** Move controls, and tell the engine unless it was the engine that moved them. */
@@ -190,12 +242,24 @@ export class Panel {
     this.remember();
     for (const [name, value] of Object.entries(values)) {
       if (!(name in this.values)) continue;
+      if (tell && value !== this.values[name] && this.spec.share.includes(name)) this.passOn(name, value);
       this.values[name] = value;
-      this.setters[name](value);
+      this.made[name].show(value);
     }
     if (tell) this.engine.changed?.(values);
     this.mark();
     this.request();
+  }
+
+  /** Move a shared control in the page's other panels, as far as they have this value. In a notebook the kernel does. */
+  passOn(name, value) {
+    if (this.engine.changed) return;
+    for (const other of panels) {
+      const control = other !== this && other.spec.share.includes(name) && other.spec.controls.find((c) => c.name === name);
+      if (!control || (control.kind === "slider" && !(value >= control.min && value <= control.max))) continue;
+      if (control.kind === "choice" && value >= control.labels.length) continue;
+      if (other.values[name] !== value) other.set({ [name]: value }, false);
+    }
   }
 
   /** Say which preset is on, and, after a choice, which sliders do nothing in this state. */
@@ -205,14 +269,16 @@ export class Panel {
       const on = Object.entries(spec.presets[i].values).every(([name, value]) => values[name] === value);
       button.setAttribute("aria-pressed", String(on));
     });
-    const key = variant(spec.controls, values);
-    const used = spec.used?.[key];
-    if (!used || key === this.marked) return; // in a notebook nothing is known of the function
+    const { compare } = spec;
+    const keys = [values, ...(compare ? [{ ...values, [compare]: this.other }] : [])].map((state) => variant(spec.controls, state));
+    const key = keys.join(";");
+    if (!spec.used || key === this.marked) return; // in a notebook nothing is known of the function
+    const used = keys.flatMap((one) => spec.used[one]);
     this.marked = key;
     for (const { name, kind } of spec.controls) {
       if (kind !== "slider") continue;
-      const idle = !used.includes(name);
-      const host = this.hosts[name];
+      const idle = !used.includes(name) && !this.pictured.has(name);
+      const { host } = this.made[name];
       host.classList.toggle("pe-idle", idle);
       host.title = idle ? "does nothing in this state" : "";
       for (const input of host.querySelectorAll("input")) input.disabled = idle;
@@ -220,53 +286,66 @@ export class Panel {
   }
 
   request() {
-    this.wanted = { ...this.values };
-    if (!this.running) return this.next();
+    return this.latest.request({ ...this.values });
   }
 
-  async next() {
-    this.running = true;
-    while (this.wanted) {
-      const values = this.wanted;
-      this.wanted = null;
-      const late = setTimeout(() => this.busy(true), 120);
-      try {
-        const tensors = await this.engine.compute(values);
-        if (!this.gone) this.show(tensors, values);
-      } catch (error) {
-        if (!this.gone) this.complain(error.message ?? String(error));
-      } finally {
-        clearTimeout(late);
-        this.busy(false);
-      }
-    }
-    this.running = false;
+  /** The tensors of a state, and where two sides are compared those of the other one. */
+  async compute(values) {
+    const tensors = await this.engine.compute(values);
+    const { compare } = this.spec;
+    return [tensors, compare ? await this.engine.compute({ ...values, [compare]: this.other }) : null];
   }
 
-  /** Move sliders to their values before the reader's eyes, and set the rest at once; any other move ends it. */
   glide(values) {
+    this.motion.glide(values);
+  }
+
+  /** Something in a picture was taken: until it is let go nothing else is probed or moved. */
+  hold() {
     this.stop();
-    const sliders = this.spec.controls.filter(({ name, kind }) => kind === "slider" && name in values && values[name] !== this.values[name]);
-    const rest = Object.fromEntries(Object.entries(values).filter(([name]) => !sliders.some((slider) => slider.name === name)));
-    if (!sliders.length || Object.keys(rest).length) this.set(rest);
-    if (!sliders.length) return;
-    if (matchMedia("(prefers-reduced-motion: reduce)").matches || document.hidden) return this.set(values);
-    const from = sliders.map((slider) => stepOf(slider, this.values[slider.name]));
-    const to = sliders.map((slider) => stepOf(slider, values[slider.name]));
-    const begin = performance.now();
-    const step = (now) => {
-      const share = Math.min(1, (now - begin) / GLIDE);
-      const eased = share * share * (3 - 2 * share);
-      if (share === 1) return this.set(values); // exactly, also between two steps
-      const here = sliders.map((slider, i) => [slider.name, valueAt(slider, Math.round(from[i] + (to[i] - from[i]) * eased))]);
-      this.set(Object.fromEntries(here));
-      this.gliding = requestAnimationFrame(step);
-    };
-    this.gliding = requestAnimationFrame(step);
+    this.held = true;
+    if (this.aimed) this.aim(this.aimed.from, null);
+    this.body.classList.add("pe-holding");
+  }
+
+  release() {
+    this.held = false;
+    this.body.classList.remove("pe-holding");
+  }
+
+  /** Bring what was taken under the pointer: the newest place only, and within each frame as far as time allows. */
+  async seek(taken, miss, patience) {
+    taken.miss = miss;
+    if (taken.seeking) return;
+    taken.seeking = true;
+    const controls = taken.controls.map((name) => this.spec.controls.find((control) => control.name === name));
+    const same = (values) => this.shown && Object.keys(values).every((name) => values[name] === this.shown[name]);
+    const far = async (values) => taken.miss(same(values) ? this.tensors : await this.engine.compute(values));
+    const strides = new Map();
+    let now = {};
+    try {
+      while (!this.gone) {
+        const wanted = taken.miss;
+        const late = performance.now() + (this.engine.patience ?? patience);
+        const { values, done } = await seek(controls, { ...this.values, ...now }, far, () => performance.now() > late, strides);
+        now = Object.fromEntries(taken.controls.map((name) => [name, values[name]]));
+        if (taken.controls.some((name) => values[name] !== this.values[name])) this.set(now);
+        if (done && taken.miss === wanted) break;
+        await new Promise(requestAnimationFrame);
+      }
+    } catch (error) {
+      this.complain(error.message ?? String(error));
+    }
+    taken.seeking = false;
+  }
+
+  /** Of all tensors, those of one view. */
+  shareOf(view, tensors) {
+    return this.shares(tensors)[this.views.indexOf(view.main ?? view)];
   }
 
   stop() {
-    cancelAnimationFrame(this.gliding);
+    this.motion.stop();
   }
 
   /** Keep a state to compare with, or with null let it go; without values the state that is shown, or none. */
@@ -325,7 +404,7 @@ export class Panel {
     if (!this.tensors) return;
     this.aimed = place && { from, place };
     const names = place ? from.named(place) : {};
-    for (const [view, probe] of this.probes) probe.show(view === from ? place : place && view.find(names));
+    for (const [view, probe] of this.probes) if (view.tensors) probe.show(view === from ? place : place && view.find(names));
   }
 
   /** After a move the same place has other values, or is gone. */
@@ -357,11 +436,16 @@ export class Panel {
     this.message.textContent = message ?? "";
   }
 
-  show(tensors, values) {
+  show(tensors, values, others = null) {
     let bad = 0;
     for (const { data } of tensors) for (let i = 0; i < data.length; i++) if (data[i] !== data[i]) bad++;
     this.complain(bad ? `${format(bad)} of these numbers ${bad > 1 ? "are" : "is"} not a number (NaN) and left blank.` : null);
-    this.shares(tensors).forEach((share, i) => this.views[i].update(share));
+    const [mine, theirs] = [this.shares(tensors), others && this.shares(others)];
+    this.views.forEach((view, i) => {
+      view.values = values;
+      if (theirs) this.sides(view, mine[i], theirs[i], values);
+      view.update(mine[i]);
+    });
     this.tensors = tensors;
     this.shown = values;
     if (this.aimed) this.again();
@@ -372,41 +456,39 @@ export class Panel {
     if (this.data.open) this.tabulate();
   }
 
+  /** Show both sides of a comparison: matrices and planes beside each other, lines and numbers together. */
+  sides(view, mine, theirs, values) {
+    const { compare, controls } = this.spec;
+    const { labels } = controls.find(({ name }) => name === compare);
+    const names = [labels[values[compare]], labels[this.other]];
+    const titles = { A: names[0], B: names[1], "B − A": `${names[1]} − ${names[0]}` };
+    view.beside = { tensors: theirs, names };
+    const matrix = view.spec.kind === "heatmap" && !view.parts;
+    const scale = matrix && !view.spec.limits ? both(view, mine, theirs) : null;
+    for (const each of this.all.filter(({ main }) => main === view)) {
+      if (each.side) each.head.textContent = [view.spec.title, titles[each.side]].filter(Boolean).join(": ");
+      if (each.side !== "B − A") each.given = scale;
+      if (each === view) continue;
+      each.values = { ...values, [compare]: this.other };
+      if (each.side === "B − A") Object.assign(each, { mode: "difference", pinned: mine });
+      each.update(theirs);
+    }
+  }
+
   /** One sentence for each view, said once the reader has paused. */
   speak() {
-    for (const view of this.views) view.describe();
-    this.spoken.textContent = this.views.map((view) => view.summary(view.tensors)).join(" ");
+    for (const view of this.all) view.describe();
+    this.spoken.textContent = this.all.map((view) => view.summary(view.tensors)).filter(Boolean).join(" ");
   }
 
   tabulate() {
     if (!this.data.open || !this.tensors) return;
-    const most = { rows: 64, columns: 16 };
-    const tables = this.views.map((view, number) => {
-      const { head, rows, size: [long, wide] } = view.table(view.tensors, most);
-      const cut = long > most.rows || wide > most.columns;
-      const cell = (v) => (typeof v === "number" ? format(v) : String(v));
-      const table = element("table", {},
-        element("caption", {}, `${view.spec.title || this.spec.title}${cut ? `, the first ${rows.length} of ${format(long)} rows and ${Math.min(wide, most.columns)} of ${format(wide)} columns` : ""}`),
-        element("thead", {}, element("tr", {}, ...head.map((h) => element("th", { scope: "col" }, cell(h))))),
-        element("tbody", {}, ...rows.map((row) => element("tr", {}, ...row.map((v, i) => (i ? element("td", {}, cell(v)) : element("th", { scope: "row" }, cell(v))))))));
-      return element("div", { class: "pe-scroll", tabindex: 0, role: "region", "aria-label": `numbers of picture ${number + 1}, ${this.spec.title}` }, table);
-    });
-    const save = element("button", { type: "button", class: "pe-button", onclick: () => this.save() }, "Download all as CSV");
-    this.data.replaceChildren(this.data.firstChild, ...tables, save);
-  }
-
-  save() {
-    const text = this.views.map((view) => {
-      const { head, rows } = view.table(view.tensors);
-      return [head, ...rows].map((row) => row.map((v) => (typeof v === "string" ? `"${v.replaceAll('"', '""')}"` : v)).join(",")).join("\n");
-    });
-    const link = element("a", { href: URL.createObjectURL(new Blob([text.join("\n\n")], { type: "text/csv" })), download: `${this.spec.name}.csv` });
-    link.click();
-    setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
+    const save = element("button", { type: "button", class: "pe-button", onclick: () => download(this.all, this.spec.name) }, "Download all as CSV");
+    this.data.replaceChildren(this.data.firstChild, ...tables(this.all, this.spec.title), save);
   }
 
   async copyLink() {
-    const address = location.href.replace(/#.*$/, "") + toHash(this.root.id, this.spec.controls, this.values, this.pinned?.values);
+    const address = location.href.replace(/#.*$/, "") + toHash(this.root.id, this.spec.controls, this.values, this.kept());
     history.replaceState(null, "", address);
     try {
       await navigator.clipboard.writeText(address);
@@ -416,8 +498,16 @@ export class Panel {
     }
   }
 
+  /** The other state of a link: the pinned one, or that of the other side. */
+  kept() {
+    const { compare } = this.spec;
+    return compare ? { ...this.values, [compare]: this.other } : this.pinned?.values;
+  }
+
   destroy() {
     this.gone = true;
+    this.latest.end();
+    panels.delete(this);
     if (this.resized) this.root.removeEventListener("fullscreenchange", this.resized);
     this.stop();
     this.watch.disconnect();
@@ -425,4 +515,13 @@ export class Panel {
     clearTimeout(this.fading);
     this.body.remove();
   }
+}
+
+/** The names of what a formula shows. */
+const placesOf = ([, { place }, children]) => [place, ...children.filter(Array.isArray).flatMap(placesOf)].filter(Boolean);
+
+/** One scale for two matrices. */
+function both(view, [a], [b]) {
+  const ends = [a, b].map(({ data }) => view.limits(data));
+  return [Math.min(ends[0][0], ends[1][0]), Math.max(ends[0][1], ends[1][1])];
 }

@@ -38,6 +38,7 @@ function kernel(model, controls, retry) {
   for (const [name, react] of Object.entries(events)) model.on(name, react);
   return {
     trait,
+    patience: 60, // a message to the kernel and back takes some milliseconds
     compute: (values) =>
       new Promise((resolve, reject) => {
         const id = `${mark}-${++number}`;

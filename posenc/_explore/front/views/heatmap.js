@@ -1,7 +1,7 @@
 // A matrix as colours: one pixel of a canvas for each cell, stretched to its place between the axes.
 
-import { element, set } from "../dom.js";
-import { format } from "../scale.js";
+import { element, set, shape } from "../dom.js";
+import { format, stepOf, valueAt } from "../scale.js";
 import { Frame } from "./axes.js";
 import { View, extent, span, within } from "./view.js";
 
@@ -17,8 +17,9 @@ const bytes = (base64) => Uint8Array.from(atob(base64), (c) => c.charCodeAt(0));
 export class Heatmap extends View {
   static takes = 1;
 
-  constructor(spec, host) {
+  constructor(spec, host, controls) {
     super(spec, host);
+    this.controls = controls;
     const table = bytes(spec.table);
     this.own = Uint32Array.from({ length: 256 }, (_, i) => pixel(table[3 * i], table[3 * i + 1], table[3 * i + 2]));
     this.mode = "now";
@@ -28,6 +29,11 @@ export class Heatmap extends View {
     this.rows = Object.assign([...spec.rows], { start: spec.origin[0] });
     this.columns = Object.assign([...spec.columns], { start: spec.origin[1] });
     this.frame = new Frame(this.stage);
+    if (spec.pick.some(Boolean)) {
+      this.stage.classList.add("pe-picking");
+      this.picked = this.frame.over.appendChild(shape("path", { class: "pe-picked" }));
+      this.adopt = (place) => this.chosen(place);
+    }
     this.ends = [element("span"), element("span", { class: "pe-bar" }), element("span")];
     this.shade();
     this.foot.append(...this.ends);
@@ -39,6 +45,7 @@ export class Heatmap extends View {
       const end = Math.max(Math.abs(low), Math.abs(high)) || 1;
       return [-end, end];
     }
+    if (this.given) return this.given; // one scale for several pictures
     if (this.spec.limits) return this.spec.limits;
     if (this.spec.scale === "cyclic") return [0, 2 * Math.PI];
     const [low, high] = extent(data);
@@ -65,6 +72,7 @@ export class Heatmap extends View {
     const [low, high] = this.limits(data);
     this.shade();
     if (rows && columns) this.paint(rows, columns, data, low, high);
+    if (this.picked) this.outline(rows, columns);
     const key = `${format(low)} ${format(high)}`;
     if (key !== this.key) {
       this.key = key;
@@ -169,6 +177,30 @@ export class Heatmap extends View {
     }
     pen.stroke();
     pen.restore();
+  }
+
+  /** The picked row and column have an outline. */
+  outline(rows, columns) {
+    const { left, top, width, height } = this.frame.plot;
+    const [row, column] = this.spec.pick.map((name, i) => (name ? Number(this.values[name]) - this.spec.origin[i] : -1));
+    const [high, wide] = [height / rows, width / columns];
+    const across = row >= 0 && row < rows ? `M${left} ${top + row * high}h${width}v${high}h${-width}Z` : "";
+    const along = column >= 0 && column < columns ? `M${left + column * wide} ${top}v${height}h${wide}v${-height}Z` : "";
+    set(this.picked, { d: across + along });
+  }
+
+  /** The values of the controls that pick a cell: of a slider the nearest that it can have, of a choice its number. */
+  chosen({ row, column }) {
+    const found = {};
+    this.spec.pick.forEach((name, i) => {
+      const place = [row, column][i];
+      if (!name || place === undefined) return;
+      const control = this.controls.find((c) => c.name === name);
+      const at = place + this.spec.origin[i];
+      if (control.kind === "slider") found[name] = valueAt(control, stepOf(control, at));
+      else if (at >= 0 && at < control.labels.length) found[name] = at;
+    });
+    return found;
   }
 
   locate(x, y) {

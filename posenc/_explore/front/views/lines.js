@@ -1,88 +1,18 @@
 // Curves over one axis, as lines, steps, stems, bars or dots. Each line has its nodes, whose outline moves.
 
-import { element, pool, set, shape } from "../dom.js";
-import { format } from "../scale.js";
+import { element, pool, set, shape, textWidth } from "../dom.js";
+import { format, stepOf, valueAt } from "../scale.js";
 import { Frame, roomy } from "./axes.js";
+import { FAR, beyond, borders, envelope, heightAt, near, nearest, polyline, staircase } from "./curves.js";
 import { View, extent, span, within } from "./view.js";
-
-const FAR = 1e4; // pixels; what lies further out is outside of any picture
-const near = (v) => Math.round(within(v, -FAR, FAR) * 10) / 10;
-
-/** The index of the number that is nearest to a value. */
-function nearest(numbers, value) {
-  let index = 0;
-  for (let i = 1; i < numbers.length; i++) if (Math.abs(numbers[i] - value) < Math.abs(numbers[index] - value)) index = i;
-  return index;
-}
-
-/** Points joined by straight lines. A point that is no number ends a line; one alone becomes a dot. */
-function polyline(xs, ys) {
-  let d = "";
-  for (let i = 0; i < xs.length; i++) {
-    if (ys[i] !== ys[i]) continue;
-    const first = !i || ys[i - 1] !== ys[i - 1];
-    d += `${first ? "M" : "L"}${xs[i]} ${ys[i]}`;
-    if (first && (i === xs.length - 1 || ys[i + 1] !== ys[i + 1])) d += "h0";
-  }
-  return d;
-}
-
-/** Each value holds from halfway to the point before to halfway to the next. */
-function staircase(xs, ys) {
-  let d = "";
-  for (let i = 0; i < xs.length; i++) {
-    if (ys[i] !== ys[i]) continue;
-    const before = i ? near((xs[i - 1] + xs[i]) / 2) : xs[i];
-    const after = i < xs.length - 1 ? near((xs[i] + xs[i + 1]) / 2) : xs[i];
-    const first = !i || ys[i - 1] !== ys[i - 1];
-    d += `${first ? `M${before} ${ys[i]}` : `V${ys[i]}`}H${after}`;
-  }
-  return d;
-}
-
-/** Where points lie closer than pixels: of each pixel's column the first, the lowest, the highest and the last. */
-function envelope(xs, ys) {
-  const thin = [[], []];
-  for (let start = 0; start < xs.length; ) {
-    let end = start;
-    let low = start;
-    let high = start;
-    for (; end < xs.length && Math.abs(xs[end] - xs[start]) < 1; end++) {
-      if (ys[end] < ys[low] || ys[low] !== ys[low]) low = end;
-      if (ys[end] > ys[high] || ys[high] !== ys[high]) high = end;
-    }
-    for (const i of new Set([start, low, high, end - 1].sort((a, b) => a - b))) {
-      thin[0].push(xs[i]);
-      thin[1].push(ys[i]);
-    }
-    start = end;
-  }
-  return thin;
-}
-
-/** Small triangles at the edge, where a line leaves the picture and comes back. */
-function beyond(xs, ys, { top, height }) {
-  let d = "";
-  for (const [edge, sign] of [[top, 1], [top + height, -1]]) {
-    let last = -Infinity;
-    for (let i = 0; i < xs.length; i++) {
-      const out = (edge - ys[i]) * sign > 0.6;
-      const turns = out && !((edge - ys[i - 1]) * sign > 0.6 && (edge - ys[i + 1]) * sign > 0.6);
-      if (turns && xs[i] - last >= 14) {
-        d += `M${xs[i] - 4} ${edge + 6 * sign}h8l-4 ${-6 * sign}Z`;
-        last = xs[i];
-      }
-    }
-  }
-  return d;
-}
 
 export class Lines extends View {
   static takes = 2;
   noun = "line";
 
-  constructor(spec, host) {
+  constructor(spec, host, controls) {
     super(spec, host);
+    this.controls = controls;
     this.frame = new Frame(this.stage);
     this.words = Object.assign([...spec.ticks], { start: 0 });
     this.bands = this.frame.marks.appendChild(shape("g"));
@@ -90,9 +20,76 @@ export class Lines extends View {
     this.paths = this.frame.marks.appendChild(shape("g"));
     this.tips = this.frame.over.appendChild(shape("g")); // a dot on the limit is not cut in half
     this.edges = this.frame.over.appendChild(shape("g"));
+    this.landmarks = spec.landmarks.map(({ label }) => ({
+      line: this.frame.over.appendChild(shape("path", { class: "pe-landmark" })),
+      name: this.frame.over.appendChild(shape("text", { class: "pe-landmark-name" }, label)),
+    }));
+    this.handles = [
+      ...spec.drag.map((drag) => this.curve(drag)),
+      ...(spec.rule ? [this.bar(spec.rule, "x")] : []),
+      ...(spec.level ? [this.bar(spec.level, "y")] : []),
+    ];
+    if (spec.rule) {
+      this.stage.classList.add("pe-picking");
+      this.adopt = ({ index }) => this.nearby(spec.rule, this.tensors[0].data[index]);
+    }
+  }
+
+  /** A line that can be dragged: it follows the pointer, or, of a step, the border that was taken. */
+  curve({ index, controls }) {
+    const { frame } = this;
+    const node = frame.over.appendChild(shape("path", { class: "pe-hit pe-hit-line" }));
+    const pair = controls.length > 1; // for movements along the axes
+    const stepped = this.mark(index) === "step";
+    return {
+      index, controls, node, either: true,
+      take: (x) => (stepped ? this.border(index, x) : null),
+      miss: (tensors, x, y, { taken, level, from }) => {
+        if (taken !== null && (level || !pair)) return Math.abs((borders(frame, tensors, index).at(taken) ?? FAR) - x);
+        return Math.abs(heightAt(frame, tensors, index, pair && !level ? from[0] : x) - y);
+      },
+    };
+  }
+
+  /** The border nearest to a place, counted from the end that is nearer; null if the line has none. */
+  border(line, x) {
+    const all = borders(this.frame, this.tensors, line);
+    const index = nearest(all, x);
+    return all.length ? (index < all.length / 2 ? index : index - all.length) : null;
+  }
+
+  /** A rule across the picture at the value of a control, with a grip at the axis. */
+  bar(name, axis) {
+    const group = this.frame.over.appendChild(shape("g", { class: `pe-rule pe-rule-${axis}` }));
+    const [line, grip, node] = ["path", "circle", "path"].map((tag) => group.appendChild(shape(tag)));
+    set(grip, { r: 6 });
+    set(line, { class: "pe-rule-line" });
+    set(node, { class: `pe-hit pe-hit-${axis}` });
+    const scale = axis === "x" ? "scaleX" : "scaleY";
+    const at = (x, y) => this.nearby(name, this.frame[scale].invert(axis === "x" ? x : y));
+    return { name, axis, line, grip, node, group, controls: [name], at };
+  }
+
+  /** The value of a slider that is nearest to a number. */
+  nearby(name, value) {
+    const control = this.controls.find((c) => c.name === name);
+    return { [name]: valueAt(control, stepOf(control, control.log ? Math.max(control.min, value) : value)) };
+  }
+
+  /** Two sides of a comparison with one line each on the same points become two lines. */
+  joined([x, y]) {
+    const { beside } = this;
+    if (!beside || y.shape[0] !== 1) return null;
+    const [bx, by] = beside.tensors;
+    if (by.shape[0] !== 1 || x.data.length !== bx.data.length || x.data.some((v, i) => v !== bx.data[i])) return null;
+    const data = new Float32Array(2 * y.data.length);
+    data.set(y.data);
+    data.set(by.data, y.data.length);
+    return [x, { shape: [2, y.shape[1]], data }];
   }
 
   label(i, count) {
+    if (this.both) return this.beside.names[i];
     return this.spec.labels[i] ?? (count > 1 ? `line ${i + 1}` : this.spec.y);
   }
 
@@ -101,8 +98,13 @@ export class Lines extends View {
     return typeof mark === "string" ? mark : (mark[i] ?? "line");
   }
 
-  draw([x, y]) {
+  draw(tensors) {
+    const [x, y] = (this.drawn = this.joined(tensors) ?? tensors);
+    this.both = this.drawn !== tensors;
     const [count] = y.shape;
+    const names = this.both ? this.beside.names.join() : "";
+    if (names !== this.names) this.count = -1; // other words in the legend
+    this.names = names;
     if (this.count !== count) this.begin(count);
     const marks = Array.from({ length: count }, (_, i) => this.mark(i));
     this.frame.place(this.width, this.across(x.data, marks), this.along(y.data, marks), (room) => [
@@ -122,6 +124,40 @@ export class Lines extends View {
       set(this.bands.childNodes[i], { d: `${polyline(now.xs, now.all[upper])}${back}Z` });
     });
     this.haunt(marks);
+    this.mount(now);
+  }
+
+  /** Fixed marks, rules, and what can be dragged. */
+  mount({ xs, all }) {
+    const { left, top, width, height } = this.frame.plot;
+    const taken = [];
+    this.landmarks.forEach(({ line, name }, i) => {
+      const x = near(this.frame.x(this.spec.landmarks[i].at));
+      const seen = x >= left - 1 && x <= left + width + 1;
+      set(line, { d: seen ? `M${x} ${top}v${height}` : "" });
+      const wide = textWidth(name.textContent, this.frame.font);
+      const from = x + 4 + wide <= left + width ? x + 4 : x - 4 - wide;
+      let row = 0;
+      while (taken.some(([a, b, other]) => other === row && from < b + 6 && a < from + wide + 6)) row++;
+      taken.push([from, from + wide, row]);
+      set(name, { x: near(from), y: top + 11 + 15 * row, visibility: seen ? "visible" : "hidden" });
+    });
+    for (const handle of this.handles) {
+      if (handle.index !== undefined) {
+        const ys = all[handle.index];
+        set(handle.node, { d: ys ? (this.mark(handle.index) === "step" ? staircase(xs, ys) : polyline(xs, ys)) : "" });
+        continue;
+      }
+      const level = handle.axis === "x";
+      const at = near(this.frame[handle.axis](this.values[handle.name]));
+      const [low, high] = level ? [left, left + width] : [top, top + height];
+      set(handle.group, { visibility: at >= low - 1 && at <= high + 1 ? "visible" : "hidden" });
+      if (!Number.isFinite(at)) continue;
+      const d = level ? `M${at} ${top}v${height}` : `M${left} ${at}h${width}`;
+      set(handle.line, { d });
+      set(handle.node, { d });
+      set(handle.grip, level ? { cx: at, cy: top + height } : { cx: left, cy: at });
+    }
   }
 
   /** The outlines of tensors between the present axes, and the pixels of their points. */
@@ -152,7 +188,7 @@ export class Lines extends View {
 
   /** The pinned lines, or those before the present movement, dashed, between the present axes. */
   haunt(marks) {
-    const [x, y] = this.pinned ?? this.past ?? [];
+    const [x, y] = this.pinned ?? this.past ?? (this.both ? null : this.beside?.tensors) ?? [];
     const count = y?.shape[0] === this.count ? this.count : 0;
     const was = count ? this.trace(x, y, marks).outlines : [];
     pool(this.ghosts, count, (i) => this.path("pe-ghost", i)).forEach((node, i) => {
@@ -163,7 +199,7 @@ export class Lines extends View {
   /** Nodes for each line, once. */
   begin(count) {
     this.count = count;
-    const shown = this.spec.labels.length ? Math.min(count, 12) : 0;
+    const shown = this.spec.labels.length || this.both ? Math.min(count, 12) : 0;
     this.legend.replaceChildren(
       ...Array.from({ length: shown }, (_, i) => {
         const item = element("span", { class: `pe-swatch ${this.kind(i)}` }, this.label(i, count));
@@ -258,7 +294,7 @@ export class Lines extends View {
   }
 
   tell({ index }) {
-    const [x, y] = this.tensors;
+    const [x, y] = this.drawn;
     const [count, points] = y.shape;
     const { top, height } = this.frame.plot;
     const at = x.data[index];

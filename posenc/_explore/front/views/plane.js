@@ -13,13 +13,20 @@ export class Plane extends View {
   static takes = 1;
   noun = "arrow";
 
-  constructor(spec, host) {
+  constructor(spec, host, controls) {
     super(spec, host);
+    this.controls = controls;
     this.frame = new Frame(this.stage);
     this.circle = this.frame.marks.appendChild(shape("circle", { class: "pe-circle" }));
     this.ghosts = this.frame.marks.appendChild(shape("g"));
     this.arrows = this.frame.marks.appendChild(shape("g"));
     this.names = this.frame.over.appendChild(shape("g", { class: "pe-names" }));
+    this.handles = spec.drag.map(({ index, controls: names }) => ({
+      index,
+      controls: names,
+      node: this.frame.over.appendChild(shape("path", { class: "pe-hit pe-hit-tip" })),
+      miss: ([{ data }], px, py) => Math.hypot(this.frame.x(data[2 * index]) - px, this.frame.y(data[2 * index + 1]) - py),
+    }));
   }
 
   get width() {
@@ -46,6 +53,11 @@ export class Plane extends View {
       const [tx, ty] = [x(past[2 * i]), y(past[2 * i + 1])];
       set(node, { d: Number.isFinite(tx + ty) ? arrow(cx, cy, tx, ty) : "" });
     });
+    for (const { index, node } of this.handles) {
+      const [tx, ty] = tips[index] ?? [NaN, NaN];
+      const middle = [cx + 0.6 * (tx - cx), cy + 0.6 * (ty - cy)]; // the outer part of the arrow can be taken
+      set(node, { d: Number.isFinite(tx + ty) ? `M${round(middle[0])} ${round(middle[1])}L${round(tx)} ${round(ty)}` : "" });
+    }
     const taken = [];
     tips.forEach(([tx, ty], i) => {
       const finite = Number.isFinite(tx) && Number.isFinite(ty);

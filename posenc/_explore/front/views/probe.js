@@ -8,10 +8,12 @@ const STEPS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowD
 /**
  * A view that can be probed has `locate(x, y)`, the place at a pixel of its picture, or null; `step(place, dx, dy)`, the
  * place so far from another; `named(place)`, what its axes say there; `find(names)`, the place of which other axes speak,
- * or null; and `tell(place)`: the words, the point to mark and the lines to draw. `aim` is told of every place.
+ * or null; and `tell(place)`: the words, the point to mark and the lines to draw. The panel is told of every place. Where
+ * a place stands for values of controls, `adopt(place)`, the key Enter sets them.
  */
 export class Probe {
-  constructor(view, aim) {
+  constructor(view, panel) {
+    const aim = (from, place) => panel.aim(from, place);
     this.view = view;
     this.cross = shape("path", { class: "pe-cross" });
     this.dots = shape("g", { class: "pe-probe-dots" });
@@ -21,11 +23,7 @@ export class Probe {
     frame.svg.append(this.layer);
     stage.append(this.chip);
     Object.entries({ tabindex: 0, role: "slider", "aria-valuetext": "none", "aria-valuenow": 0 }).forEach(([n, v]) => stage.setAttribute(n, v));
-    const at = ({ clientX, clientY }) => {
-      const box = frame.svg.getBoundingClientRect();
-      const scale = frame.width / box.width;
-      return view.locate((clientX - box.left) * scale, (clientY - box.top) * scale);
-    };
+    const at = ({ clientX, clientY }) => view.locate(...view.pixel(clientX, clientY));
     let held = null;
     let clock = 0;
     const leave = () => {
@@ -35,13 +33,16 @@ export class Probe {
       if (document.activeElement !== stage) aim(view, null);
     };
     stage.addEventListener("pointermove", (event) => {
+      if (panel.held) return;
       if (event.pointerType === "mouse" || held === event.pointerId) aim(view, at(event));
       else clearTimeout(clock); // the finger scrolls
     });
     stage.addEventListener("pointerdown", (event) => {
+      view.probing = false;
       if (event.pointerType === "mouse" || held !== null || !event.isPrimary) return;
       clock = setTimeout(() => {
         held = event.pointerId;
+        view.probing = true; // so that the click at the end chooses nothing
         stage.classList.add("pe-probing");
         aim(view, at(event));
       }, HOLD);
@@ -53,6 +54,7 @@ export class Probe {
     stage.addEventListener("contextmenu", (event) => held !== null && event.preventDefault());
     stage.addEventListener("keydown", (event) => {
       if (event.key === "Escape") return aim(view, null);
+      if (event.key === "Enter" && this.place && view.adopt) return panel.set(view.adopt(this.place));
       const step = STEPS[event.key];
       if (!step || event.altKey || event.ctrlKey || event.metaKey) return;
       event.preventDefault();

@@ -29,7 +29,14 @@ export class Readout extends View {
         ...Array.from({ length: count }, (_, i) => element("div", {}, element("dt", {}, this.label(i)), element("dd"))),
       );
     }
-    [...this.list.children].forEach((pair, i) => write(pair.lastChild, (this.pinned ? `${this.text(this.pinned[0].data[i], i)} → ` : "") + this.text(data[i], i)));
+    [...this.list.children].forEach((pair, i) => write(pair.lastChild, this.words(data, i)));
+  }
+
+  /** The number, after the pinned one or before that of the other side. */
+  words(data, i) {
+    const other = this.beside?.tensors[0].data[i];
+    if (other !== undefined) return `${this.text(data[i], i)} / ${this.text(other, i)}`;
+    return (this.pinned ? `${this.text(this.pinned[0].data[i], i)} → ` : "") + this.text(data[i], i);
   }
 
   summary([{ shape: [count], data }]) {

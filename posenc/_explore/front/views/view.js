@@ -23,6 +23,8 @@ export class View {
     this.host = host;
     this.widest = 820; // pixels; the panel says how much room there is
     this.tallest = 380;
+    this.least = 220;
+    this.values = {}; // of the controls, for which the tensors were computed
     this.head = element("p", { class: "pe-view-title" }, spec.title ?? "");
     this.legend = element("div", { class: "pe-swatches" });
     this.stage = element("div", { class: "pe-stage", role: "img" });
@@ -32,7 +34,14 @@ export class View {
 
   /** The width to draw at: that of the column, within reason. */
   get width() {
-    return Math.max(220, Math.min(this.stage.clientWidth || 480, this.widest));
+    return Math.max(this.least, Math.min(this.stage.clientWidth || 480, this.widest));
+  }
+
+  /** The place in the picture, in its own pixels, of a place in the window. */
+  pixel(x, y) {
+    const box = this.frame.svg.getBoundingClientRect();
+    const scale = this.frame.width / box.width;
+    return [(x - box.left) * scale, (y - box.top) * scale];
   }
 
   update(tensors) {

@@ -1,0 +1,64 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { seek } from "./seek.js";
+
+const whole = (name, min, max, step = 1) => ({ name, kind: "slider", min, max, step, integer: true, log: false });
+const real = (name, min, max) => ({ name, kind: "slider", min, max, step: (max - min) / 200, integer: false, log: false });
+
+function counted(miss) {
+  const all = async (values) => {
+    all.runs += 1;
+    return miss(values);
+  };
+  all.runs = 0;
+  return all;
+}
+
+test("finds the step nearest to a place, in few runs", async () => {
+  const miss = counted(({ n }) => Math.abs(7 * n - 350));
+  const found = await seek([whole("n", 0, 1000)], { n: 3, other: 1 }, miss);
+  assert.deepEqual([found.values, found.done], [{ n: 50, other: 1 }, true]);
+  assert.ok(miss.runs < 30, `${miss.runs} runs`);
+});
+
+test("goes on from a plateau, where near steps change nothing", async () => {
+  const miss = ({ n }) => Math.abs(100 * Math.floor(n / 16) - 400);
+  const { values } = await seek([whole("n", 0, 255)], { n: 3 }, miss);
+  assert.equal(Math.floor(values.n / 16), 4);
+});
+
+test("stays where both neighbours are worse, although it is better far away", async () => {
+  const miss = ({ angle }) => 100 * Math.abs(Math.sin(angle / 2 - 0.25)); // the same after a whole turn
+  const { values } = await seek([real("angle", -20, 20)], { angle: 0.2 }, miss);
+  assert.ok(Math.abs(values.angle - 0.5) < 0.2, String(values.angle));
+});
+
+test("two controls that depend on each other", async () => {
+  const miss = ({ angle, length }) => 100 * Math.hypot(length * Math.cos(angle) - 0.4, length * Math.sin(angle) - 0.9);
+  const { values } = await seek([real("angle", 0, 6), real("length", 0, 2)], { angle: 3, length: 1 }, miss);
+  assert.ok(miss(values) < 2, JSON.stringify(values));
+});
+
+test("stops when time is up, keeps what it has, and goes on from there", async () => {
+  const aim = counted(({ n }) => Math.abs(n - 700));
+  let values = { n: 0 };
+  let calls = 0;
+  const strides = new Map();
+  for (let done = false; !done; calls += 1) {
+    const until = aim.runs + 4;
+    const before = Math.abs(values.n - 700);
+    ({ values, done } = await seek([whole("n", 0, 1000)], values, aim, () => aim.runs >= until, strides));
+    assert.ok(Math.abs(values.n - 700) <= before);
+    assert.ok(calls < 40);
+  }
+  assert.equal(values.n, 700);
+  assert.ok(calls > 1);
+});
+
+test("the ends of a slider, and one that changes nothing", async () => {
+  const beyond = await seek([whole("n", 0, 9)], { n: 4 }, ({ n }) => 50 - n);
+  assert.equal(beyond.values.n, 9);
+  const dead = await seek([whole("n", 0, 9)], { n: 4 }, () => 13);
+  assert.deepEqual([dead.values.n, dead.done], [4, true]);
+});

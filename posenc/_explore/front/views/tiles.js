@@ -1,0 +1,76 @@
+// Small multiples: several matrices, or one arrow in each plane, as small pictures with one scale.
+
+import { element } from "../dom.js";
+import { Heatmap } from "./heatmap.js";
+import { Plane } from "./plane.js";
+import { View, extent } from "./view.js";
+
+const LEAST = 130; // pixels of a tile
+
+export class Tiles extends View {
+  static takes = 1;
+
+  constructor(spec, host, controls) {
+    super(spec, host);
+    this.stage.classList.add("pe-tiles");
+    this.controls = controls;
+    this.parts = [];
+    if (spec.kind === "heatmap") this.mode = "now";
+  }
+
+  begin(count) {
+    const { spec } = this;
+    const matrices = spec.kind === "heatmap";
+    for (const part of this.parts) part.host.remove();
+    this.parts = Array.from({ length: count }, (_, i) => {
+      const box = element("div", { class: `pe-tile pe-${spec.kind}` });
+      this.stage.append(box);
+      const title = matrices ? spec.tiles[i] : (spec.labels[i] ?? `arrow ${i + 1}`);
+      const own = matrices ? { tiles: [] } : { tiles: false, labels: [], colours: [this.colour(i)], drag: [] };
+      const part = new (matrices ? Heatmap : Plane)({ ...spec, ...own, title }, box, this.controls);
+      part.least = LEAST - 20;
+      return part;
+    });
+    if (matrices && count) this.foot.replaceChildren(...this.parts[0].ends);
+    this.connected?.(this.parts);
+  }
+
+  /** The tensors of one tile. */
+  part({ shape: [, ...rest], data }, i) {
+    if (this.spec.kind === "plane") return [{ shape: [1, 2], data: data.subarray(2 * i, 2 * i + 2) }];
+    const size = rest[0] * rest[1];
+    return [{ shape: rest, data: data.subarray(i * size, (i + 1) * size) }];
+  }
+
+  draw([tensor]) {
+    const count = tensor.shape[0];
+    if (this.parts.length !== count) this.begin(count);
+    this.parts.forEach((part, i) => {
+      part.tallest = Math.min(this.tallest, 260);
+      part.widest = this.widest;
+      part.airy = Boolean(this.spec.y);
+      part.values = this.values;
+      part.given = this.spec.kind === "heatmap" && !this.spec.limits ? this.ends(tensor.data) : null;
+      for (const kept of ["past", "pinned"]) part[kept] = this[kept]?.[0].shape[0] === count ? this.part(this[kept][0], i) : null;
+      if ("mode" in part) part.mode = this.mode ?? "now";
+      part.update(this.part(tensor, i));
+    });
+  }
+
+  ends(data) {
+    const [low, high] = extent(data);
+    const end = Math.max(Math.abs(low), Math.abs(high)) || 1;
+    return this.spec.scale === "diverging" ? [-end, end] : [low, high > low ? high : low + 1];
+  }
+
+  summary() {
+    return this.titled(this.parts.map((part) => part.summary(part.tensors).replace(/\.$/, "")).join("; "));
+  }
+
+  table([tensor], most) {
+    const tables = this.parts.map((part, i) => ({ ...part.table(this.part(tensor, i), most), name: part.spec.title }));
+    const first = tables[0] ?? { head: [], rows: [], size: [0, 0] };
+    const rows = tables.flatMap(({ name, rows: own }) => own.map(([head, ...rest]) => [`${name}, ${head}`, ...rest]));
+    return { head: first.head, rows: most ? rows.slice(0, most.rows) : rows, size: [first.size[0] * tables.length, first.size[1]] };
+  }
+}
