@@ -1,12 +1,12 @@
 // A formula with the present numbers in it. It is set once; afterwards only digits change.
 
-import { element, write } from "../dom.js";
+import { element, set, textWidth, write } from "../dom.js";
 import { scrub } from "../scrub.js";
 import { format, grouped, steps, valueAt } from "../scale.js";
 import { View } from "./view.js";
 
+const OWN = /^\d+$/; // a number of its own, and no control's
 const MATH = "http://www.w3.org/1998/Math/MathML";
-const SPACE = "\u2007"; // as wide as a digit
 
 export class Formula extends View {
   static takes = 1;
@@ -16,14 +16,11 @@ export class Formula extends View {
     super(spec, host);
     this.stage.setAttribute("aria-hidden", "true"); // the numbers are those of controls and of other views
     this.stage.removeAttribute("role");
+    this.controls = controls;
     this.places = [];
     this.box = element("div", { class: "pe-formula" });
     this.stage.append(this.box);
     this.box.append(this.build(spec.tree));
-    for (const place of this.places) {
-      const control = controls.find(({ name }) => name === place.name);
-      place.least = control ? Math.max(...spread(control).map((value) => format(value).length)) : 0;
-    }
   }
 
   build([tag, attributes, children]) {
@@ -31,14 +28,17 @@ export class Formula extends View {
     for (const [name, value] of Object.entries(attributes)) {
       if (name !== "xmlns" && name !== "place") node.setAttribute(name, value);
     }
-    if (attributes.place !== undefined) this.places.push({ node, name: attributes.place, least: 0 });
     node.append(...children.map((child) => (typeof child === "string" ? child : this.build(child))));
-    return node;
+    if (attributes.place === undefined) return node;
+    const room = document.createElementNS(MATH, "mpadded"); // as wide as the widest number, so that nothing trembles
+    room.append(node);
+    this.places.push({ node, room, name: attributes.place, wide: 0 });
+    return room;
   }
 
   /** Numbers of controls can be dragged. */
   connect(panel) {
-    for (const { node, name } of this.places) if (!/^\d+$/.test(name)) scrub(node, panel, name);
+    for (const { node, name } of this.places) if (!OWN.test(name)) scrub(node, panel, name);
   }
 
   text(value, i) {
@@ -47,11 +47,24 @@ export class Formula extends View {
   }
 
   draw([{ data }]) {
+    if (this.font === undefined) this.measure();
     for (const place of this.places) {
-      const own = /^\d+$/.test(place.name);
-      const text = own ? this.text(data[Number(place.name)], Number(place.name)) : format(this.values[place.name]);
-      place.least = Math.max(place.least, text.length);
-      write(place.node, text.padStart(place.least, SPACE));
+      const text = OWN.test(place.name) ? this.text(data[Number(place.name)], Number(place.name)) : format(this.values[place.name]);
+      const wide = textWidth(text, this.font);
+      const signed = OWN.test(place.name) ? textWidth(`\u2212${text.replace("\u2212", "")}`, this.font) : wide;
+      place.wide = Math.max(place.wide, signed);
+      write(place.node, text);
+      set(place.room, { width: `${place.wide}px`, lspace: `${(place.wide - wide) / 2}px` });
+    }
+  }
+
+  /** The room of the widest value of each control. */
+  measure() {
+    const { fontSize, fontFamily } = getComputedStyle(this.places[0]?.node ?? this.box);
+    this.font = `${fontSize} ${fontFamily}`;
+    for (const place of this.places) {
+      const control = this.controls.find(({ name }) => name === place.name);
+      if (control) place.wide = Math.max(...spread(control).map((value) => textWidth(format(value), this.font)));
     }
   }
 
