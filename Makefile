@@ -170,6 +170,7 @@ bench: $(VENV)/.test front chromium
 	@$(BIN)/python tests/bench/rotate.py
 	@$(BIN)/python tests/bench/schemes.py
 	@$(BIN)/python tests/bench/explore.py
+	@test ! -f $(HTML) || $(BIN)/python tests/bench/panels.py
 
 clean:
 	rm -rf _build mutants posenc/_explore/static node_modules .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

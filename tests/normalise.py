@@ -35,7 +35,8 @@ if importlib.util.find_spec("posenc") is None:  # on Colab: install it from the 
     except Exception as error:
         raise ImportError("posenc is missing: run `%pip install git+https://github.com/OWNER/REPOSITORY` with the "
                           "repository that you have this notebook from, and run this cell again") from error
-    subprocess.run([sys.executable, "-m", "pip", "install", "-q", "--no-deps", f"git+https://{repository}"], check=True)
+    subprocess.run([sys.executable, "-m", "pip", "install", "-q", "--no-deps", "latex2mathml",
+                    f"git+https://{repository}"], check=True)
 """.rstrip()
 
 #: The second cell: the book's mathematical shorthands for a notebook, which does not read the book's settings.

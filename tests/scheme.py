@@ -201,10 +201,7 @@ registered(name, title, free_colour(text)), "posenc/registry.py",
         ),
         "posenc/__init__.py": lambda text: exported(imported(text, f"from posenc.{name} import {made}\n"), made),
         "pyproject.toml": lambda text: mutated(text, name),
-        "chapters/index.md": lambda text: after(
-            text, rf"^\| \{{doc\}}`{previous}` .*\n", f"| {{doc}}`{name}` | As yet unwritten: the question? |\n",
-            "chapters/index.md",
-        ),
+        "chapters/index.ipynb": lambda text: asked(text, name, previous),
         "chapters/api.md": lambda text: before(text, r"^## Rotations for longer texts$", interface, "chapters/api.md"),
         "chapters/notation.md": lambda text: before(text, r"^## Other signs$", symbols, "chapters/notation.md"),
         "chapters/rosetta.md": lambda text: after(
@@ -291,6 +288,17 @@ def claimed(text: str, name: str) -> str:
             notebook.cells.insert(n, nbformat.v4.new_markdown_cell(words, id=f"claims-{name}"))
             return normalise.text(normalise.normalise(notebook, "claims"))
     raise Refused("chapters/claims.ipynb has no cell that begins with '## In five lines': update claimed()")
+
+
+def asked(text: str, name: str, previous: str) -> str:
+    """A row for the chapter in the table of the first page."""
+    notebook = nbformat.reads(text, as_version=4)
+    pattern, row = rf"^\| \{{doc\}}`{previous}` .*\n", f"| {{doc}}`{name}` | As yet unwritten: the question? |\n"
+    for cell in notebook.cells:
+        if cell.cell_type == "markdown" and re.search(pattern, cell.source, re.M):
+            cell.source = after(cell.source, pattern, row, "chapters/index.ipynb")
+            return normalise.text(normalise.normalise(notebook, "index"))
+    raise Refused(f"chapters/index.ipynb has no row for {previous}: update asked()")
 
 
 def registered(name: str, title: str, colour: str) -> str:

@@ -51,7 +51,7 @@ def chapter(stem: str) -> tuple[str, str]:
 
 
 def chapters() -> list[str]:
-    return sorted(path.stem for path in (ROOT / "chapters").glob("*.ipynb"))
+    return sorted(path.stem for path in (ROOT / "chapters").glob("*.ipynb") if path.stem != "index")
 
 
 def lines_of_code(text: str) -> int:
@@ -127,7 +127,7 @@ def contents(name: str) -> str:
 
 
 def first_page(name: str) -> str:
-    return parts(read("chapters/index.md"), "\n", "chapters/index.md", f"{{doc}}`{CHAPTER.get(name, name)}`")
+    return parts(chapter("index")[0], "\n", "chapters/index.ipynb", f"{{doc}}`{CHAPTER.get(name, name)}`")
 
 
 def cited(name: str) -> str:
@@ -240,7 +240,7 @@ def test_a_scheme_s_class_is_printed_and_fits_a_screen(name: str) -> None:
 
 def test_every_chapter_is_in_the_contents_and_on_the_first_page() -> None:
     contents = (ROOT / "_toc.yml").read_text()
-    first = (ROOT / "chapters/index.md").read_text()
+    first, _ = chapter("index")
     for stem in chapters():
         assert f"chapters/{stem}\n" in contents
         assert f"{{doc}}`{stem}`" in first

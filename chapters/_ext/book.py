@@ -15,6 +15,7 @@ import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs
 
 import pybtex.plugin
 from docutils import nodes
@@ -25,7 +26,9 @@ from pybtex.style.formatting.unsrt import Style as Unsorted
 from sphinx.application import Sphinx
 from sphinx.config import Config
 from sphinx.errors import ExtensionError
+from sphinx.transforms import SphinxTransform
 from sphinx.transforms.post_transforms import SphinxPostTransform
+from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 from sphinxcontrib.bibtex.plugin import register_plugin
 from sphinxcontrib.bibtex.style.referencing.author_year import AuthorYearReferenceStyle
@@ -34,6 +37,7 @@ from stamp import key
 from posenc.table import Table
 
 ROOT = Path(__file__).resolve().parents[2]
+logger = logging.getLogger(__name__)
 
 
 def git(*arguments: str) -> str:
@@ -83,7 +87,10 @@ def sources(app: Sphinx, env: Any, docnames: list[str]) -> None:
 
 
 def mathjax(app: Sphinx) -> None:
-    """Copy the part of MathJax that the pages use: 1.9 MB, of which a page loads about a third, compressed."""
+    """Copy the part of MathJax that the pages use: 1.9 MB, of which a page loads about a third, compressed.
+
+    It is 3.2.2, the last of version 3: Sphinx 7, which jupyter-book 1 needs, writes settings for versions 2 and 3 only.
+    """
     if app.builder.format != "html":
         return
     (Path(app.outdir) / ICONS).unlink(missing_ok=True)  # Sphinx is about to copy the theme's own
@@ -149,6 +156,41 @@ class PanelFirst(SphinxPostTransform):
             code["prompt_show"] = code["prompt_hide"] = f"The function and the call, {lines} lines"
             cell.children = []
             cell.extend([*rest, code])
+
+
+class PanelLinks(SphinxTransform):
+    """A link such as #explore-NAME?theta=0.4 leads to a panel, which is in no document until its cell has run."""
+
+    default_priority = 870  # before MyST looks for a heading of that name
+
+    def apply(self, **kwargs: Any) -> None:
+        for link in self.document.findall(nodes.reference):
+            if link.get("id_link") and link["refuri"].startswith("#explore-"):
+                del link["id_link"]
+
+
+class PanelsThere(SphinxPostTransform):
+    """Warns of links to panels or controls that the page does not have."""
+
+    default_priority = 202
+    formats = ("html",)
+
+    def run(self, **kwargs: Any) -> None:
+        panels: dict[str, set[str]] = {}
+        for raw in self.document.findall(nodes.raw):
+            for name, data in re.findall(
+                r'class="pe-panel" id="([^"]+)">.*?class="pe-data">(.*?)</script>', raw.astext(), re.S
+            ):
+                panels[name] = {control["name"] for control in json.loads(data)["controls"]}
+        for link in self.document.findall(nodes.reference):
+            uri = link.get("refuri", "")
+            if not uri.startswith("#explore-"):
+                continue
+            name, _, query = uri[1:].partition("?")
+            if name not in panels:
+                logger.warning("this page has no panel %s: it has %s", name, ", ".join(panels) or "none", location=link)
+            elif wrong := [key for key in parse_qs(query, keep_blank_values=True) if key not in panels[name]]:
+                logger.warning("the panel %s has no control %s", name, ", ".join(wrong), location=link)
 
 
 class Entries(Unsorted):
@@ -222,6 +264,8 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.add_config_value("book_version", hashlib.sha256(Path(__file__).read_bytes()).hexdigest(), "env")
     app.add_directive("checked", Checked)
     app.add_post_transform(PanelFirst)
+    app.add_transform(PanelLinks)
+    app.add_post_transform(PanelsThere)
     site(app)
     app.connect("config-inited", link)
     app.connect("builder-inited", mathjax)
