@@ -44,7 +44,7 @@ help:
 	@echo "make quick      run the tests of the package that take least (a minute and a half)"
 	@echo "make nbval      run the notebooks and compare every stored output; make nbval-plain does so as on a"
 	@echo "                processor without vector instructions, with two threads"
-	@echo "make check      lint, check types, and check who imports whom"
+	@echo "make check      lint, check types (Python and JavaScript), and check who imports whom"
 	@echo "make alone      run each file of tests by itself; make random runs them all in random order"
 	@echo "make lowest     run the tests of the package with the oldest versions that it promises to work with"
 	@echo "make scheme     begin a new scheme: make scheme NAME=kerple (CONTRIBUTING.md says how it goes on)"
@@ -126,6 +126,7 @@ check: $(VENV)/.test
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
+	$(BIN)/python tests/front/check.py
 
 # Each file of tests in a process of its own: none may lean on what another leaves behind.
 alone: built $(VENV)/.test
@@ -173,5 +174,5 @@ bench: $(VENV)/.test front chromium
 	@test ! -f $(HTML) || $(BIN)/python tests/bench/panels.py
 
 clean:
-	rm -rf _build mutants posenc/_explore/static node_modules .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf _build mutants posenc/_explore/static node_modules tests/front/node_modules .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find chapters posenc tests -name __pycache__ -type d -prune -exec rm -rf {} +

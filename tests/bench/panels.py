@@ -1,9 +1,9 @@
 """How quickly the panels of the built book answer: until they are alive, to a moved slider, to a probing pointer.
 
 For each panel, in the page of its chapter, opened from disk in headless Chromium: milliseconds of its graph, of drawing
-all its views with layout, and from the event to the painted frame over 60 real moves of the mouse, on a slider and on a
-picture (median and 95th percentile). For each chapter: seconds until the first panel is alive. For some panels: how much
-memory 500 moves leave behind.
+all its views with layout, and from the event to the painted frame over 60 real moves of the mouse, on a slider and on
+a picture (median and 95th percentile). For each chapter: seconds until the first panel is alive, and how much memory
+500 moves of it leave behind.
 
     python tests/bench/panels.py [CHAPTER …]
 """
@@ -137,17 +137,23 @@ def main() -> None:
                 moved, probed = found.get("move", []), found.get("probe", [])
                 row = f"{name + ' ' + identity.removeprefix('explore-'):44}{found['graph']:8.1f}{found['draw']:8.1f}"
                 for times in (moved, probed):
-                    row += f"{statistics.median(times):9.1f}{high(times):7.1f}" if len(times) > 1 else f"{'–':>9}{'–':>7}"
+                    row += (
+                        f"{statistics.median(times):9.1f}{high(times):7.1f}" if len(times) > 1 else f"{'–':>9}{'–':>7}"
+                    )
                 print(row, flush=True)
                 if len(moved) > 1 and found["graph"] <= 4 and high(moved) > FRAME:
                     late.append(identity)
             first = page.eval_on_selector("figure.pe-panel", "e => e.id")
-            if page.evaluate("id => document.getElementById(id).panel.spec.controls.some(c => c.kind === 'slider')", first):
+            if page.evaluate(
+                "id => document.getElementById(id).panel.spec.controls.some(c => c.kind === 'slider')", first
+            ):
                 kept[name] = memory(page, first)
             page.close()
         browser.close()
     worst = max(live, key=lambda name: live[name])
-    print(f"\nfirst panel alive, from disk: median {statistics.median(live.values()):.2f} s, {worst} {live[worst]:.2f} s")
+    print(
+        f"\nfirst panel alive, from disk: median {statistics.median(live.values()):.2f} s, {worst} {live[worst]:.2f} s"
+    )
     print(f"memory after {LONG} moves of the first panel: at most {max(kept.values(), default=0):.0f} kB more")
     print(f"95 % above {FRAME} ms although the graph takes 4 ms or less: {', '.join(late) or 'none'}")
 

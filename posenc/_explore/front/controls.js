@@ -1,36 +1,49 @@
+// @ts-check
 // The elements of controls, each with a function that shows a value in it.
 
 import { element } from "./dom.js";
 import { format, parse, stepOf, steps, valueAt } from "./scale.js";
 
-/** The element of a control and `show(value)`; `move(value)` is called with what a reader chose. */
-export function makeControl(control, id, value, { move, complain }) {
+/** @import { Choice, Control, Made, Slider, Value } from "./types" */
+/** @typedef {(value: Value) => void} Move @typedef {(message: string | null) => void} Complain */
+
+/**
+ * The element of a control and `show(value)`; `move(value)` is called with what a reader chose.
+ * @type {(control: Control, id: string, value: Value, told: { move: Move, complain?: Complain }) => Made}
+ */
+export function makeControl(control, id, value, { move, complain = () => {} }) {
   const label = element("label", { for: id }, control.label);
   if (control.unit) label.append(element("span", { class: "pe-unit" }, ` ${control.unit}`));
   if (control.shared) label.append(element("span", { class: "pe-shared", title: "moves in all panels of this page that have it", "aria-hidden": "true" }, " ⚭"));
-  const made = { tick, choice, slider }[control.kind](control, id, label, move, complain);
+  const made =
+    control.kind === "tick" ? tick(id, label, move)
+    : control.kind === "choice" ? choice(control, id, label, move)
+    : slider(control, id, label, move, complain);
   made.show(value);
   return made;
 }
 
-function tick(control, id, label, move) {
+/** @type {(id: string, label: HTMLElement, move: Move) => Made} */
+function tick(id, label, move) {
   const box = element("input", { type: "checkbox", id, onchange: () => move(box.checked) });
   return { host: element("div", { class: "pe-control pe-tick" }, box, label), show: (value) => (box.checked = value) };
 }
 
+/** @type {(control: Choice, id: string, label: HTMLElement, move: Move) => Made} */
 function choice(control, id, label, move) {
   const options = control.labels.map((text, i) => element("option", { value: i }, text));
   const select = element("select", { id, onchange: () => move(Number(select.value)) }, ...options);
   return { host: element("div", { class: "pe-control" }, label, select), show: (value) => (select.value = String(value)) };
 }
 
+/** @type {(control: Slider, id: string, label: HTMLElement, move: Move, complain: Complain) => Made} */
 function slider(control, id, label, move, complain) {
   const range = element("input", { type: "range", id, min: 0, max: steps(control), step: 1, oninput: () => move(valueAt(control, Number(range.value))) });
   const field = element("input", {
     type: "text", inputmode: "decimal", class: "pe-field", "aria-label": `${control.label}, exact value`, spellcheck: "false", autocomplete: "off",
   });
-  let shown;
-  const show = (value) => {
+  let shown = control.min;
+  const show = (/** @type {number} */ value) => {
     shown = value;
     range.value = String(stepOf(control, value));
     range.setAttribute("aria-valuetext", format(value));

@@ -1,7 +1,11 @@
+// @ts-check
 // Making and changing elements; nothing that is given as text is ever read as markup.
 
 const SVG = "http://www.w3.org/2000/svg";
 
+/** @typedef {Record<string, any>} Attributes @typedef {(Node | string)[]} Children */
+
+/** @type {<T extends Element>(made: T, attributes: Attributes, children: Children) => T} */
 function make(made, attributes, children) {
   for (const [name, value] of Object.entries(attributes)) {
     if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
@@ -11,17 +15,26 @@ function make(made, attributes, children) {
   return made;
 }
 
-/** An element of HTML; an attribute such as `onclick` is a listener. */
+/**
+ * An element of HTML; an attribute such as `onclick` is a listener.
+ * @type {<T extends keyof HTMLElementTagNameMap>(tag: T, attributes?: Attributes, ...children: Children) => HTMLElementTagNameMap[T]}
+ */
 export function element(tag, attributes = {}, ...children) {
   return make(document.createElement(tag), attributes, children);
 }
 
-/** An element of SVG. */
+/**
+ * An element of SVG.
+ * @type {<T extends keyof SVGElementTagNameMap>(tag: T, attributes?: Attributes, ...children: Children) => SVGElementTagNameMap[T]}
+ */
 export function shape(tag, attributes = {}, ...children) {
   return make(document.createElementNS(SVG, tag), attributes, children);
 }
 
-/** Attributes as they should be; what is so already is not touched, since a touch costs a new layout. */
+/**
+ * Attributes as they should be; what is so already is not touched, since a touch costs a new layout.
+ * @type {(node: Element, attributes: Attributes) => void}
+ */
 export function set(node, attributes) {
   for (const [name, value] of Object.entries(attributes)) {
     const text = String(value);
@@ -29,34 +42,52 @@ export function set(node, attributes) {
   }
 }
 
+/** @type {(node: Node, text: string) => void} */
 export function write(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }
 
-/** As many children as there are items: made by `create` where some are missing, removed where there are too many. */
+/**
+ * As many children as there are items: made by `create` where some are missing, removed where there are too many.
+ * @template {Element} T @param {Element} parent @param {number} count @param {(index: number) => T} create
+ */
 export function pool(parent, count, create) {
-  while (parent.childNodes.length > count) parent.lastChild.remove();
+  while (parent.childNodes.length > count) parent.lastChild?.remove();
   while (parent.childNodes.length < count) parent.append(create(parent.childNodes.length));
-  return parent.childNodes;
+  return /** @type {NodeListOf<T>} */ (parent.childNodes);
 }
 
-let context = null;
+/** @type {CanvasRenderingContext2D} */
+let context;
+/** @type {Map<string, number>} */
 const widths = new Map();
 
-/** The width in pixels of a text in the font of an element, without a layout: `font` as in CSS, size and family. */
+/**
+ * The width in pixels of a text in the font of an element, without a layout: `font` as in CSS, size and family.
+ * @type {(text: string, font: string) => number}
+ */
 export function textWidth(text, font) {
-  context ??= document.createElement("canvas").getContext("2d");
+  context ??= pen(document.createElement("canvas"));
   const key = `${font}\n${text}`;
-  if (!widths.has(key)) {
+  let width = widths.get(key);
+  if (width === undefined) {
     if (widths.size > 5000) widths.clear();
     context.font = font;
-    widths.set(key, context.measureText(text).width);
+    width = context.measureText(text).width;
+    widths.set(key, width);
   }
-  return widths.get(key);
+  return width;
 }
 
-/** A text in lines no wider than `most` pixels, broken at spaces. */
+/** What draws on a canvas. @param {HTMLCanvasElement} canvas */
+export const pen = (canvas) => /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
+
+/**
+ * A text in lines no wider than `most` pixels, broken at spaces.
+ * @type {(text: string, most: number, font: string) => string[]}
+ */
 export function wrap(text, most, font) {
+  /** @type {string[]} */
   const lines = [];
   for (const word of text.split(" ")) {
     const longer = lines.length ? `${lines.at(-1)} ${word}` : word;

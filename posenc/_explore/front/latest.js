@@ -1,14 +1,36 @@
+// @ts-check
 // Only the newest values are ever computed: while one computation runs, later wishes overwrite each other.
 
 const PATIENCE = 120; // milliseconds after which a reader is told that something is being computed
 
-/** `compute(values)` gives a promise; `done(result, values)`, `failed(error)` and `busy(yes)` are told what became of it. */
+/**
+ * `compute(values)` gives a promise; `done(result, values)`, `failed(error)` and `busy(yes)` are told what became of it.
+ * @template V, R
+ */
 export class Latest {
+  running = false;
+  ended = false;
+  /** @type {V | null} */
+  wanted = null;
+
+  /**
+   * @param {object} panel
+   * @param {(values: V) => Promise<R>} panel.compute
+   * @param {(result: R, values: V) => void} panel.done
+   * @param {(error: Error) => void} panel.failed
+   * @param {(yes: boolean) => void} panel.busy
+   */
   constructor({ compute, done, failed, busy }) {
-    Object.assign(this, { compute, done, failed, busy, running: false, wanted: null, ended: false });
+    this.compute = compute;
+    this.done = done;
+    this.failed = failed;
+    this.busy = busy;
   }
 
-  /** Ask for the result of these values; the promise of the first wish ends when there is no wish left. */
+  /**
+   * Ask for the result of these values; the promise of the first wish ends when there is no wish left.
+   * @param {V} values
+   */
   request(values) {
     this.wanted = values;
     return this.running ? undefined : this.work();

@@ -1,3 +1,4 @@
+// @ts-check
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
@@ -5,10 +6,12 @@ import { Latest } from "./latest.js";
 
 /** An engine whose answers wait until they are let go, and a record of what a panel was told. */
 function engine() {
+  /** @type {any[]} */
   const asked = [];
+  /** @type {any[]} */
   const told = [];
   const latest = new Latest({
-    compute: (values) => new Promise((resolve, reject) => asked.push({ values, resolve, reject })),
+    compute: (/** @type {number} */ values) => new Promise((resolve, reject) => asked.push({ values, resolve, reject })),
     done: (result, values) => told.push(["done", result, values]),
     failed: (error) => told.push(["failed", error.message]),
     busy: (yes) => yes && told.push(["busy"]),
@@ -44,6 +47,7 @@ test("an error is told, and the next wish is computed", async () => {
 });
 
 test("what throws at once is an error too", async () => {
+  /** @type {string[]} */
   const told = [];
   const latest = new Latest({
     compute: () => {

@@ -1,6 +1,10 @@
+// @ts-check
 // Controls that move by themselves: gliding to a state, and playing one control once around.
 
 import { stepOf, steps, valueAt } from "./scale.js";
+
+/** @import { Panel } from "./panel.js" */
+/** @import { Choice, Slider, Values } from "./types" */
 
 const GLIDE = 600; // milliseconds
 const PACE = 400; // milliseconds of a step
@@ -10,15 +14,23 @@ export const still = () => matchMedia("(prefers-reduced-motion: reduce)").matche
 
 /** Moves a panel's controls; `stop()` ends whatever is under way. */
 export class Motion {
+  frame = 0; // of a glide that goes on
+  /** @type {ReturnType<typeof setInterval> | undefined} */
+  clock;
+  /** @type {(() => void) | null} */
+  ended = null;
+
+  /** @param {Panel} panel */
   constructor(panel) {
     this.panel = panel;
   }
 
-  /** Move sliders to their values before the reader's eyes, and set the rest at once. */
+  /** Move sliders to their values before the reader's eyes, and set the rest at once. @param {Values} values */
   glide(values) {
     this.stop();
     const { panel } = this;
-    const sliders = panel.spec.controls.filter(({ name, kind }) => kind === "slider" && name in values && values[name] !== panel.values[name]);
+    const sliders = panel.spec.controls.filter((control) => control.kind === "slider")
+      .filter(({ name }) => name in values && values[name] !== panel.values[name]);
     const rest = Object.fromEntries(Object.entries(values).filter(([name]) => !sliders.some((slider) => slider.name === name)));
     if (!sliders.length || Object.keys(rest).length) panel.set(rest);
     if (!sliders.length) return;
@@ -26,7 +38,7 @@ export class Motion {
     const from = sliders.map((slider) => stepOf(slider, panel.values[slider.name]));
     const to = sliders.map((slider) => stepOf(slider, values[slider.name]));
     const begin = performance.now();
-    const step = (now) => {
+    const step = (/** @type {number} */ now) => {
       const share = Math.min(1, (now - begin) / GLIDE);
       const eased = share * share * (3 - 2 * share);
       if (share === 1) return panel.set(values); // exactly, also between two steps
@@ -37,10 +49,13 @@ export class Motion {
     this.frame = requestAnimationFrame(step);
   }
 
-  /** Move a control on, step by step, once around to where it began; with reduced motion a single step. */
+  /**
+   * Move a control on, step by step, once around to where it began; with reduced motion a single step.
+   * @type {(name: string, ended: () => void) => void}
+   */
   play(name, ended) {
     this.stop();
-    const control = this.panel.spec.controls.find((c) => c.name === name);
+    const control = /** @type {Slider | Choice} */ (this.panel.spec.controls.find((c) => c.name === name));
     const slider = control.kind === "slider";
     const last = slider ? steps(control) : control.labels.length - 1;
     const stride = Math.max(1, Math.ceil(last / MOST));
@@ -69,7 +84,7 @@ export class Motion {
   stop() {
     cancelAnimationFrame(this.frame);
     clearInterval(this.clock);
-    this.clock = null;
+    this.clock = undefined;
     this.ended?.();
     this.ended = null;
   }

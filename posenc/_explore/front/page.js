@@ -1,3 +1,4 @@
+// @ts-check
 // The panel in a built page: the graph exported from the torch function computes, with no kernel and no network.
 
 import { write } from "./dom.js";
@@ -5,10 +6,21 @@ import { Panel, variant } from "./panel.js";
 import { PIN, format, fromHash } from "./scale.js";
 import { scrub } from "./scrub.js";
 
-const SLOW = 12; // milliseconds of a run that are too many for the page's own thread
-const BASE = new URL(".", document.currentScript.src);
-const decode = (base64) => Uint8Array.from(atob(base64), (c) => c.charCodeAt(0));
+/** @import { Call, Engine, Found, Runtime, Spec } from "./types" */
+/** @typedef {(fraction: number | null) => void} Progress @typedef {Uint8Array<ArrayBuffer>} Bytes @typedef {{ wasm: Bytes }} Loaded */
 
+const SLOW = 12; // milliseconds of a run that are too many for the page's own thread
+const BASE = new URL(".", /** @type {HTMLScriptElement} */ (document.currentScript).src);
+
+/** The bytes of a text in base64; millions of them, so that a plain loop is worth it. @param {string} base64 */
+function decode(base64) {
+  const text = atob(base64);
+  const bytes = new Uint8Array(text.length);
+  for (let i = 0; i < text.length; i++) bytes[i] = text.charCodeAt(i);
+  return bytes;
+}
+
+/** @param {string} name */
 function script(name) {
   return new Promise((resolve, reject) => {
     const tag = document.createElement("script");
@@ -19,21 +31,26 @@ function script(name) {
   });
 }
 
-/** The compressed wasm: fetched over http, from a script where the page was opened from disk. */
+/**
+ * The compressed wasm: fetched over http, from a script where the page was opened from disk.
+ * @param {Progress} progress
+ */
 async function compressed(progress) {
   if (location.protocol === "file:") {
     progress(NaN);
     await script("runtime.wasm.js");
-    const bytes = decode(globalThis.posencWasm);
+    const bytes = decode(/** @type {string} */ (globalThis.posencWasm));
     delete globalThis.posencWasm;
     return bytes;
   }
   const response = await fetch(new URL("runtime.wasm.gz", BASE));
   if (!response.ok) throw new Error(`the server answered ${response.status}`);
   const total = Number(response.headers.get("content-length"));
+  /** @type {Bytes[]} */
   const chunks = [];
   let loaded = 0;
-  for (const reader = response.body.getReader(); ; ) {
+  const body = /** @type {ReadableStream<Bytes>} */ (response.body);
+  for (const reader = body.getReader(); ; ) {
     const { done, value } = await reader.read();
     if (done) break;
     chunks.push(value);
@@ -43,18 +60,23 @@ async function compressed(progress) {
   return new Uint8Array(await new Blob(chunks).arrayBuffer());
 }
 
-/** Some servers undo the compression themselves; the first two bytes tell. */
+/** Some servers undo the compression themselves; the first two bytes tell. @param {Bytes} bytes */
 async function unpacked(bytes) {
   if (bytes[0] !== 0x1f || bytes[1] !== 0x8b) return bytes;
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
   return new Uint8Array(await new Response(stream).arrayBuffer());
 }
 
+/** @type {Set<Panel>} */
 const waiting = new Set(); // panels near the reader, which show how far the loading is
+/** @type {Promise<Loaded> | null} */
 let runtime = null;
 
 function load() {
-  const progress = (fraction) => waiting.forEach((panel) => panel.loading(fraction));
+  /** @type {Progress} */
+  const progress = (fraction) => {
+    for (const panel of waiting) panel.loading(fraction);
+  };
   runtime ??= (async () => {
     const [wasm] = await Promise.all([compressed(progress).then(unpacked), script("runtime.js")]);
     progress(null);
@@ -67,16 +89,24 @@ function load() {
   return runtime;
 }
 
-let here = null;
+/** @type {Runtime | undefined} */
+let here;
+/** @type {(loaded: Loaded) => Runtime} */
 function mainThread({ wasm }) {
-  here ??= (globalThis.posencRuntime(globalThis), globalThis.posencEngine.start(wasm), globalThis.posencEngine);
+  if (!here) {
+    globalThis.posencRuntime(globalThis);
+    globalThis.posencEngine.start(wasm);
+    here = globalThis.posencEngine;
+  }
   return here;
 }
 
 class NoWorker extends Error {}
+/** @type {Pick<Runtime, "run"> | null} */
 let there = null;
 let forbidden = false; // a page's policy may forbid workers, and a worker may run out of memory
 
+/** @type {(loaded: Loaded) => Pick<Runtime, "run">} */
 function worker({ wasm }) {
   if (there) return there;
   const source = `(${globalThis.posencRuntime})(self);
@@ -90,15 +120,16 @@ function worker({ wasm }) {
       }
     };`;
   const made = new Worker(URL.createObjectURL(new Blob([source], { type: "text/javascript" })));
+  /** @type {Map<number, { resolve: (found: Found) => void, reject: (error: Error) => void }>} */
   const calls = new Map();
   let number = 0;
   made.onmessage = ({ data: { id, found, error } }) => {
     const call = calls.get(id);
     calls.delete(id);
-    if (error) call.reject(new Error(error));
-    else call.resolve(found);
+    if (error) call?.reject(new Error(error));
+    else call?.resolve(found);
   };
-  made.onerror = made.onmessageerror = (event) => {
+  const ended = (/** @type {Event & { message?: string }} */ event) => {
     event.preventDefault();
     made.terminate();
     there = null;
@@ -106,6 +137,8 @@ function worker({ wasm }) {
     for (const call of calls.values()) call.reject(new NoWorker(event.message ?? "the worker ended"));
     calls.clear();
   };
+  made.onerror = ended;
+  made.onmessageerror = ended;
   made.postMessage({ wasm });
   there = {
     run: (...call) =>
@@ -117,10 +150,13 @@ function worker({ wasm }) {
   return there;
 }
 
+/** @type {(spec: Required<Spec>, id: string) => Engine} */
 function engine(spec, id) {
   const sliders = spec.controls.filter((c) => c.kind === "slider");
+  /** @type {Map<string, Bytes>} */
   const graphs = new Map();
   let slow = false; // as soon as one run has taken more than a frame can spare; later ones leave the page free
+  /** @type {(loaded: Loaded, ...call: Call) => ReturnType<Runtime["run"]>} */
   const run = async (loaded, ...call) => {
     if (slow && !forbidden) {
       try {
@@ -137,10 +173,11 @@ function engine(spec, id) {
     async compute(values) {
       const loaded = await load();
       const key = variant(spec.controls, values);
-      if (!graphs.has(key)) graphs.set(key, decode(spec.graphs[key]));
+      const graph = graphs.get(key) ?? decode(spec.graphs[key]);
+      graphs.set(key, graph);
       const inputs = sliders.map((c) => ({ name: c.name, integer: c.integer, value: values[c.name] }));
       try {
-        const { tensors, milliseconds } = await run(loaded, `${id} ${key}`, graphs.get(key), inputs);
+        const { tensors, milliseconds } = await run(loaded, `${id} ${key}`, graph, inputs);
         slow ||= milliseconds > SLOW;
         return tensors;
       } catch (error) {
@@ -153,27 +190,39 @@ function engine(spec, id) {
 
 // A link leads to one panel. Panels above it may still grow when they come alive, so the page is aimed at it again
 // after each, until the reader takes over.
+/** @type {Element | null} */
 let target = null;
 const aim = () => target?.scrollIntoView({ block: "start", behavior: "instant" });
 for (const kind of ["wheel", "touchstart", "pointerdown", "keydown"]) {
   addEventListener(kind, () => (target = null), { passive: true, capture: true });
 }
 
+/** Of a comparison, the other side that an address names. @param {Panel} panel @param {string} hash */
+function opposed(panel, hash) {
+  const { compare, controls } = panel.spec;
+  if (!compare) return;
+  const other = fromHash(hash, panel.root.id, controls, PIN)?.[compare];
+  if (other !== undefined) panel.oppose(Number(other));
+}
+
 // A link of the text sets its panel where it stands, if the reader sees it, and Back returns to the state before. Out of
 // sight, the browser goes to the panel as to any other anchor.
 addEventListener("click", (event) => {
-  const link = event.target.closest?.("a[href*='#explore-']");
+  const clicked = /** @type {Element} */ (event.target);
+  const link = /** @type {HTMLAnchorElement | null | undefined} */ (clicked.closest?.("a[href*='#explore-']"));
   if (!link || event.defaultPrevented || event.button || event.ctrlKey || event.metaKey || event.shiftKey) return;
   if (link.href.replace(/#.*/, "") !== location.href.replace(/#.*/, "")) return;
   const panel = document.getElementById(link.hash.slice(1).split("?")[0])?.panel;
-  const values = panel && fromHash(link.hash, panel.root.id, panel.spec.controls);
-  if (!values || !Object.keys(values).length || !panel.tensors) return;
+  if (!panel?.tensors) return;
+  const values = fromHash(link.hash, panel.root.id, panel.spec.controls);
+  if (!values || !Object.keys(values).length) return;
   const { top, bottom } = panel.stages.getBoundingClientRect();
   if (Math.min(bottom, innerHeight) - Math.max(top, 0) < Math.min(120, bottom - top)) return;
   event.preventDefault();
   target = null;
   history.replaceState({ ...history.state, posenc: { id: panel.root.id, values: { ...panel.values } } }, "");
   history.pushState({ posenc: { id: panel.root.id, values: { ...panel.values, ...values } } }, "", link.hash);
+  if (panel.spec.compare) opposed(panel, link.hash);
   panel.glide(values);
   panel.status.textContent = "The panel is set. Back returns to the state before.";
 });
@@ -181,8 +230,10 @@ addEventListener("popstate", ({ state }) => {
   if (state?.posenc) document.getElementById(state.posenc.id)?.panel?.glide(state.posenc.values);
 });
 
+/** @param {Element} root */
 function open(root) {
-  const spec = JSON.parse(root.querySelector(".pe-data").textContent);
+  /** @type {Required<Spec>} */
+  const spec = JSON.parse(root.querySelector(".pe-data")?.textContent ?? "");
   const panel = new Panel(root, spec, engine(spec, root.id));
   root.panel = panel;
   root.classList.add("pe-open");
@@ -196,10 +247,8 @@ function open(root) {
     target = root;
     panel.set(values);
     const pinned = fromHash(location.hash, root.id, spec.controls, PIN);
-    if (pinned && Object.keys(pinned).length) {
-      if (spec.compare) panel.oppose(pinned[spec.compare] ?? panel.other);
-      else panel.pin({ ...spec.starts, ...pinned });
-    }
+    if (spec.compare) opposed(panel, location.hash);
+    else if (pinned && Object.keys(pinned).length) panel.pin({ ...spec.starts, ...pinned });
     aim();
   };
   addEventListener("hashchange", addressed);
@@ -222,11 +271,11 @@ function open(root) {
 document.querySelectorAll("figure.pe-panel").forEach(open);
 
 // A link without a value, [0.4](#explore-NAME?theta), is a number of the panel: it shows the present value and can be dragged.
-for (const link of document.querySelectorAll("a[href*='#explore-']")) {
+for (const link of /** @type {NodeListOf<HTMLAnchorElement>} */ (document.querySelectorAll("a[href*='#explore-']"))) {
   const [id, query = ""] = link.hash.slice(1).split("?");
   const panel = document.getElementById(id)?.panel;
   const control = panel?.spec.controls.find(({ name, kind }) => name === query && kind === "slider");
-  if (!control) continue;
+  if (!panel || !control) continue;
   let dragged = false;
   scrub(link, panel, control.name, () => (dragged = true));
   link.title = "drag to the left or right";

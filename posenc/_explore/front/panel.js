@@ -1,3 +1,4 @@
+// @ts-check
 // The panel: controls, views, messages. What computes is an engine: the kernel's (widget.js) or the page's (page.js).
 
 import { makeControl } from "./controls.js";
@@ -9,27 +10,80 @@ import { seek } from "./seek.js";
 import { download, tables } from "./table.js";
 import { tool } from "./tools.js";
 import { grab } from "./views/grab.js";
+import { Heatmap } from "./views/heatmap.js";
 import { makeView } from "./views/index.js";
 import { Probe } from "./views/probe.js";
 
-/** The key of the graph for the present choices. */
+/** @import { Choice, Control, Ends, Engine, Held, Made, Picture, Place, Slider } from "./types" */
+/** @import { Spec, Tensor, Tree, Value, Values, ViewSpec } from "./types" */
+/** @import { View } from "./views/view.js" */
+
+/** The key of the graph for the present choices. @type {(controls: Control[], values: Values) => string} */
 export const variant = (controls, values) =>
   controls.filter(({ kind }) => kind !== "slider").map(({ name }) => Number(values[name])).join(",");
 
+/** @type {Record<string, number>} */
 const LEAST = { plane: 260, readout: 0, formula: 0 }; // pixels that a view needs beside another; others need 300
 const BESIDE = 210; // pixels that each of the sides needs that are compared
 const WIDE = ["readout", "formula"]; // have a row of their own
 const GAP = 20;
+const BELOW = 130; // pixels for titles and scales below a picture
 const MODES = ["now", "pinned", "difference"];
 const FADE = 1400; // milliseconds
+/** @type {Set<Panel>} */
 const panels = new Set(); // of this page, which may share controls
 let count = 0;
 
-/**
- * An engine has `compute(values) -> Promise<tensors>`, and may have `changed(values)`, told of every move, and `patience`,
- * the milliseconds that a search may take before it shows what it has. Only the newest values are ever computed.
- */
+/** A panel in `root`. Its engine computes, and of many values only the newest. */
 export class Panel {
+  // Its elements, which build() makes.
+  /** @type {HTMLElement} */ body;
+  /** @type {HTMLElement} */ stages;
+  /** @type {HTMLElement} */ controls;
+  /** @type {HTMLElement} */ more;
+  /** @type {HTMLElement} */ modes;
+  /** @type {HTMLElement} */ pinning;
+  /** @type {HTMLElement} */ status;
+  /** @type {HTMLElement} */ message;
+  /** @type {HTMLElement} */ spoken;
+  /** @type {HTMLProgressElement} */ progress;
+  /** @type {HTMLDetailsElement} */ data;
+  /** @type {HTMLButtonElement[]} */ presets;
+  /** @type {HTMLButtonElement | undefined} */ playing;
+  /** @type {Record<string, Made>} */ made;
+  /** @type {Made | undefined} the control of the other side of a comparison */ against;
+  /** @type {ResizeObserver} */ watch;
+  /** @type {Set<string>} controls that a picture or a formula shows */ pictured;
+
+  other = 0; // the choice of the other side of a comparison
+  width = 0; // for which the views were arranged
+  /** @type {View[]} one for each of the spec's */
+  views = [];
+  /** @type {View[]} with those of the other side of a comparison */
+  all = [];
+  /** @type {Map<Picture, Probe>} */
+  probes = new Map();
+  /** @type {Tensor[] | null} what is shown */
+  tensors = null;
+  /** @type {Values | null} of what is shown */
+  shown = null;
+  /** @type {{ values: Values, tensors: Tensor[] } | null} a state that is kept to compare with */
+  pinned = null;
+  /** @type {{ from: Picture, place: Place } | null} what is probed */
+  aimed = null;
+  held = false; // something in a picture
+  gone = false;
+  haunted = false; // ghosts are shown
+  /** @type {string | undefined} the choices for which sliders are marked that do nothing */
+  marked;
+  /** @type {ReturnType<typeof setTimeout> | undefined} until the ghosts go */
+  fading;
+  /** @type {ReturnType<typeof setTimeout> | undefined} until the numbers are said */
+  speaking;
+  /** @type {(() => void) | undefined} */
+  resized;
+
+  /** @param {Element} root @param {Spec} spec @param {Engine} engine */
   constructor(root, spec, engine) {
     this.root = root;
     this.spec = spec;
@@ -39,12 +93,12 @@ export class Panel {
     this.starts = { ...spec.starts };
     this.motion = new Motion(this);
     this.latest = new Latest({
-      compute: (values) => this.compute(values),
+      compute: (/** @type {Values} */ values) => this.compute(values),
       done: ([tensors, others], values) => this.show(tensors, values, others),
       failed: (error) => this.complain(error.message ?? String(error)),
       busy: (yes) => this.busy(yes),
     });
-    const versus = spec.controls.find(({ name }) => name === spec.compare);
+    const versus = /** @type {Choice | undefined} */ (spec.controls.find(({ name }) => name === spec.compare));
     if (versus) this.other = (this.values[versus.name] + 1) % versus.labels.length;
     this.build(versus);
     panels.add(this);
@@ -54,6 +108,7 @@ export class Panel {
     return this.latest.running;
   }
 
+  /** @param {Choice | undefined} versus the choice that is compared */
   build(versus) {
     const { spec } = this;
     this.title = element("div", { class: "pe-title", id: `${this.id}-title` }, spec.title);
@@ -61,35 +116,32 @@ export class Panel {
     this.progress = element("progress", { class: "pe-progress", max: 1, "aria-label": "loading the runtime", hidden: true });
     this.message = element("p", { class: "pe-message", role: "alert", hidden: true });
     this.made = Object.fromEntries(spec.controls.map((control) => [control.name, this.control(control, versus)]));
-    const of = (names) => names.map((name) => this.made[name].host);
+    const of = (/** @type {string[]} */ names) => names.map((name) => this.made[name].host);
     const first = spec.controls.map(({ name }) => name).filter((name) => !spec.more.includes(name));
     this.controls = element("div", { class: "pe-controls" }, ...of(first));
     if (versus) this.controls.prepend(this.made[versus.name].host, this.opposite(versus));
-    this.more = element("details", { class: "pe-more", hidden: !spec.more.length },
-      element("summary", {}, "More controls"), element("div", { class: "pe-controls" }, ...of(spec.more)));
+    this.more = element("div", { class: "pe-controls pe-more", id: `${this.id}-more`, hidden: true }, ...of(spec.more));
     this.presets = spec.presets.map((preset) =>
       element("button", { type: "button", class: "pe-button pe-preset", onclick: () => this.set(preset.values) }, preset.label));
     this.modes = element("span", { class: "pe-modes", role: "group", "aria-label": "what the matrices show", hidden: true },
       ...MODES.map((mode) => element("button", { type: "button", class: "pe-button", onclick: () => this.compare(mode) }, mode)));
     this.actions = element("div", { class: "pe-actions" },
-      ...(spec.play ? [this.player()] : []),
+      ...(spec.more.length ? [this.further()] : []),
+      ...(spec.play ? [this.player(spec.play)] : []),
       ...(this.presets.length ? [element("span", { class: "pe-presets", role: "group", "aria-label": "presets" }, ...this.presets)] : []),
       this.modes, this.status);
     this.stages = element("div", { class: "pe-views" });
-    this.views = [];
-    this.all = []; // with those of the other side of a comparison
-    this.probes = new Map();
     this.pictured = new Set(spec.views.flatMap(({ rule, level, pick = [], tree }) => [rule, level, ...pick, ...(tree ? placesOf(tree) : [])]));
     for (const view of spec.views) this.picture(view, versus);
     this.spoken = element("p", { class: "pe-spoken", "aria-live": "polite" });
     this.caption = element("p", { class: "pe-caption", hidden: !spec.caption }, spec.caption);
     this.data = element("details", { class: "pe-table", ontoggle: () => this.tabulate() }, element("summary", {}, "Numbers"));
     this.body = element("div", { class: "pe-body", role: "group", "aria-labelledby": `${this.id}-title` },
-      element("div", { class: "pe-head" }, this.title, this.tools()), this.caption, this.controls, this.more, this.actions, this.message,
+      element("div", { class: "pe-head" }, this.title, this.tools()), this.caption, this.controls, this.actions, this.more, this.message,
       this.progress, this.stages, this.spoken, this.data);
     this.root.append(this.body);
     for (const kind of ["pointerdown", "keydown"]) {
-      this.body.addEventListener(kind, (event) => this.playing?.contains(event.target) || this.stop(), { capture: true });
+      this.body.addEventListener(kind, (event) => this.playing?.contains(/** @type {Node} */ (event.target)) || this.stop(), { capture: true });
     }
     this.watch = new ResizeObserver(() => {
       if (this.stages.clientWidth && this.stages.clientWidth !== this.width) this.arranged();
@@ -110,7 +162,10 @@ export class Panel {
     return made;
   }
 
-  /** The views of one of the spec's, two or three where two sides are compared. */
+  /**
+   * The views of one of the spec's, two or three where two sides are compared.
+   * @type {(spec: ViewSpec, versus?: Choice) => void}
+   */
   picture(spec, versus) {
     const sides = versus && ["heatmap", "plane"].includes(spec.kind) ? (spec.kind === "heatmap" ? ["A", "B", "B − A"] : ["A", "B"]) : [""];
     sides.forEach((side, i) => {
@@ -118,11 +173,14 @@ export class Panel {
       this.stages.append(host);
       const view = makeView(spec, host, this.spec.controls);
       view.side = side;
-      view.main = i ? this.views.at(-1) : view;
+      if (i) view.main = this.views[this.views.length - 1];
       if (!i) this.views.push(view);
       this.all.push(view);
-      const connect = (part) => {
-        if (part.frame) this.probes.set(part, new Probe(part, this));
+      const connect = (/** @type {View} */ part) => {
+        if (part.frame) {
+          const picture = /** @type {Picture} */ (part);
+          this.probes.set(picture, new Probe(picture, this));
+        }
         grab(part, this);
       };
       view.connected = (parts) => {
@@ -130,11 +188,12 @@ export class Panel {
         parts.forEach(connect);
         for (const part of parts.slice(1)) part.stage.removeAttribute("tabindex"); // one tab stop for a view
       };
-      view.connect?.(this);
+      view.connect(this);
       connect(view);
     });
   }
 
+  /** @type {(control: Control, versus?: Choice) => Made} */
   control(control, versus) {
     const shared = this.spec.share.includes(control.name);
     const label = control === versus ? `A: ${control.label}` : control.label;
@@ -144,27 +203,41 @@ export class Panel {
     });
   }
 
-  /** The control of the other side of a comparison. */
+  /** The control of the other side of a comparison. @param {Choice} versus */
   opposite(versus) {
     this.against = makeControl({ ...versus, label: `B: ${versus.label}` }, `${this.id}-other`, this.other, { move: (value) => this.oppose(value) });
     return this.against.host;
   }
 
+  /** @param {number} value */
   oppose(value) {
     this.other = value;
-    this.against.show(value);
+    this.against?.show(value);
     this.mark();
     this.request();
   }
 
-  player() {
+  /** The button that unfolds the further controls. */
+  further() {
+    const button = element("button", {
+      type: "button", class: "pe-button pe-further", "aria-expanded": "false", "aria-controls": this.more.id,
+      onclick: () => {
+        this.more.hidden = !this.more.hidden;
+        button.setAttribute("aria-expanded", String(!this.more.hidden));
+      },
+    }, "More controls");
+    return button;
+  }
+
+  /** @param {string} name of the control */
+  player(name) {
     const words = () => (still() ? "Step" : this.motion.playing ? "Stop" : "Play");
-    const write = () => (this.playing.textContent = words());
-    this.playing = element("button", {
+    const write = () => (playing.textContent = words());
+    const playing = element("button", {
       type: "button", class: "pe-button pe-play",
       onclick: () => {
         if (this.motion.playing) return this.stop();
-        this.motion.play(this.spec.play, () => {
+        this.motion.play(name, () => {
           write();
           for (const kind of ["pointerdown", "keydown"]) removeEventListener(kind, elsewhere, { capture: true });
         });
@@ -173,9 +246,10 @@ export class Panel {
         write();
       },
     });
-    const elsewhere = (event) => this.playing.contains(event.target) || this.stop();
+    const elsewhere = (/** @type {Event} */ event) => playing.contains(/** @type {Node} */ (event.target)) || this.stop();
     write();
-    return this.playing;
+    this.playing = playing;
+    return playing;
   }
 
   /** Fill the screen, as in a lecture hall, or give it back. */
@@ -191,34 +265,41 @@ export class Panel {
   arranged() {
     this.width = this.stages.clientWidth;
     this.arrange(this.width);
-    this.all.forEach((view) => view.resize());
+    for (const view of this.all) view.resize();
   }
 
-  /** Which views stand side by side: as many as have room, in sixty columns, whatever is left shared out. */
+  /**
+   * Which views stand side by side: as many as have room, in sixty columns, whatever is left shared out.
+   * @param {number} width
+   */
   arrange(width) {
     // On a phone the first picture stands above the controls, and stays in sight while one of them is held.
     const phone = matchMedia("(max-width: 560px)").matches;
     const first = this.views.find(({ spec }) => !WIDE.includes(spec.kind));
     this.body.classList.toggle("pe-phone", phone);
     const full = document.fullscreenElement === this.root;
+    // A panel at the top of a page fits into the first screen.
+    const above = this.stages.getBoundingClientRect().top + scrollY;
+    const high = above < 0.75 * innerHeight ? Math.max(200, Math.min(380, innerHeight - above - BELOW)) : 380;
     for (const view of this.all) {
       view.widest = full ? 1600 : 820;
-      view.tallest = full ? Math.round(0.55 * innerHeight) : phone ? Math.min(330, Math.round(0.3 * innerHeight)) : 380;
+      view.tallest = full ? Math.round(0.55 * innerHeight) : phone ? Math.min(330, Math.round(0.3 * innerHeight)) : high;
     }
     if (phone && first && first.host.parentNode !== this.body) this.body.insertBefore(first.host, this.controls);
     if (!phone && first?.host.parentNode === this.body) {
       this.stages.insertBefore(first.host, this.stages.children[this.all.indexOf(first)]);
     }
+    /** @type {[view: View, least: number][][]} */
     const rows = [];
     let room = 0;
     for (const view of this.all) {
       const least = view.side ? BESIDE : (LEAST[view.spec.kind] ?? 300);
-      const alone = WIDE.includes(view.spec.kind);
+      const alone = WIDE.includes(view.spec.kind) || Boolean(view.parts); // small multiples take what width there is
       if (!rows.length || least > room || alone) {
         rows.push([]);
         room = width + GAP;
       }
-      rows.at(-1).push([view, least]);
+      rows[rows.length - 1].push([view, least]);
       room = alone ? 0 : room - least - GAP;
     }
     for (const row of rows) {
@@ -230,14 +311,17 @@ export class Panel {
         const span = i === row.length - 1 ? left : Math.round((60 * least) / all);
         left -= span;
         view.airy = airy;
-        if (sided) Object.assign(view, { least: Math.min(220, least), widest: Math.floor(width / row.length) - GAP });
-        view.host.style.setProperty("--pe-span", span);
+        if (sided) Object.assign(view, { least: 150, widest: Math.floor(width / row.length) - GAP });
+        view.host.style.setProperty("--pe-span", String(span));
         view.host.classList.toggle("pe-last", i === row.length - 1);
       });
     }
   }
 
-  /** Move controls, and tell the engine unless it was the engine that moved them. */
+  /**
+   * Move controls, and tell the engine unless it was the engine that moved them.
+   * @type {(values: Values, tell?: boolean) => void}
+   */
   set(values, tell = true) {
     this.remember();
     for (const [name, value] of Object.entries(values)) {
@@ -251,7 +335,10 @@ export class Panel {
     this.request();
   }
 
-  /** Move a shared control in the page's other panels, as far as they have this value. In a notebook the kernel does. */
+  /**
+   * Move a shared control in the page's other panels, as far as they have this value. In a notebook the kernel does.
+   * @type {(name: string, value: Value) => void}
+   */
   passOn(name, value) {
     if (this.engine.changed) return;
     for (const other of panels) {
@@ -269,11 +356,11 @@ export class Panel {
       const on = Object.entries(spec.presets[i].values).every(([name, value]) => values[name] === value);
       button.setAttribute("aria-pressed", String(on));
     });
-    const { compare } = spec;
+    const { compare, used: reads } = spec;
     const keys = [values, ...(compare ? [{ ...values, [compare]: this.other }] : [])].map((state) => variant(spec.controls, state));
     const key = keys.join(";");
-    if (!spec.used || key === this.marked) return; // in a notebook nothing is known of the function
-    const used = keys.flatMap((one) => spec.used[one]);
+    if (!reads || key === this.marked) return; // in a notebook nothing is known of the function
+    const used = keys.flatMap((one) => reads[one]);
     this.marked = key;
     for (const { name, kind } of spec.controls) {
       if (kind !== "slider") continue;
@@ -289,13 +376,17 @@ export class Panel {
     return this.latest.request({ ...this.values });
   }
 
-  /** The tensors of a state, and where two sides are compared those of the other one. */
+  /**
+   * The tensors of a state, and where two sides are compared those of the other one.
+   * @type {(values: Values) => Promise<[Tensor[], Tensor[] | null]>}
+   */
   async compute(values) {
     const tensors = await this.engine.compute(values);
     const { compare } = this.spec;
     return [tensors, compare ? await this.engine.compute({ ...values, [compare]: this.other }) : null];
   }
 
+  /** @param {Values} values */
   glide(values) {
     this.motion.glide(values);
   }
@@ -313,18 +404,24 @@ export class Panel {
     this.body.classList.remove("pe-holding");
   }
 
-  /** Bring what was taken under the pointer: the newest place only, and within each frame as far as time allows. */
+  /**
+   * Bring what was taken under the pointer: the newest place only, and within each frame as far as time allows.
+   * @type {(taken: Held, miss: (tensors: Tensor[]) => number, patience: number) => Promise<void>}
+   */
   async seek(taken, miss, patience) {
     taken.miss = miss;
     if (taken.seeking) return;
     taken.seeking = true;
-    const controls = taken.controls.map((name) => this.spec.controls.find((control) => control.name === name));
-    const same = (values) => this.shown && Object.keys(values).every((name) => values[name] === this.shown[name]);
-    const far = async (values) => taken.miss(same(values) ? this.tensors : await this.engine.compute(values));
+    const controls = taken.controls.map((name) => /** @type {Slider} */ (this.spec.controls.find((control) => control.name === name)));
+    const same = (/** @type {Values} */ values) => Object.keys(values).every((name) => values[name] === this.shown?.[name]);
+    /** @param {Values} values */
+    const far = async (values) => (taken.miss ?? miss)((same(values) && this.tensors) || (await this.engine.compute(values)));
     const strides = new Map();
+    /** @type {Values} */
     let now = {};
     try {
       while (!this.gone) {
+        /** @type {Held["miss"]} */
         const wanted = taken.miss;
         const late = performance.now() + (this.engine.patience ?? patience);
         const { values, done } = await seek(controls, { ...this.values, ...now }, far, () => performance.now() > late, strides);
@@ -339,16 +436,19 @@ export class Panel {
     taken.seeking = false;
   }
 
-  /** Of all tensors, those of one view. */
+  /** Of all tensors, those of one view. @type {(view: View, tensors: Tensor[]) => Tensor[]} */
   shareOf(view, tensors) {
-    return this.shares(tensors)[this.views.indexOf(view.main ?? view)];
+    return this.shares(tensors)[this.views.indexOf(view.main)];
   }
 
   stop() {
     this.motion.stop();
   }
 
-  /** Keep a state to compare with, or with null let it go; without values the state that is shown, or none. */
+  /**
+   * Keep a state to compare with, or with null let it go; without values the state that is shown, or none.
+   * @param {Values | null} values
+   */
   async pin(values = this.pinned ? null : this.shown) {
     if (values && values !== this.shown) {
       try {
@@ -356,24 +456,31 @@ export class Panel {
       } catch (error) {
         return this.complain(error.message ?? String(error));
       }
-    } else this.pinned = values && { values: { ...values }, tensors: this.tensors };
+    } else this.pinned = values && this.tensors && { values: { ...values }, tensors: this.tensors };
     const shares = this.pinned && this.shares(this.pinned.tensors);
-    this.views.forEach((view, i) => (view.pinned = shares?.[i] ?? null));
+    this.views.forEach((view, i) => {
+      view.pinned = shares?.[i] ?? null;
+    });
     this.pinning.setAttribute("aria-pressed", String(Boolean(this.pinned)));
-    this.modes.hidden = !this.pinned || !this.views.some((view) => "mode" in view);
+    this.modes.hidden = !this.pinned || !this.views.some((view) => view.mode);
     this.compare(MODES[0]);
   }
 
-  /** What matrices show while a state is pinned: the present one, the pinned one, or their difference. */
+  /**
+   * What matrices show while a state is pinned: the present one, the pinned one, or their difference.
+   * @param {string} mode
+   */
   compare(mode) {
-    MODES.forEach((name, i) => this.modes.children[i].setAttribute("aria-pressed", String(name === mode)));
+    MODES.forEach((name, i) => {
+      this.modes.children[i].setAttribute("aria-pressed", String(name === mode));
+    });
     for (const view of this.views) {
-      if ("mode" in view) view.mode = mode;
+      if (view.mode) view.mode = mode;
       if (view.tensors) view.draw(view.tensors);
     }
-    const other = mode === "difference" && this.views.some((view) => view.mode && String(view.tensors[0].shape) !== String(view.pinned[0].shape));
+    const other = mode === "difference" && this.views.some((view) => view.mode && String(view.tensors[0].shape) !== String(view.pinned?.[0].shape));
     this.status.textContent = other ? "The matrices have other sizes, so they have no difference." : "";
-    if (this.aimed) this.again();
+    this.again();
   }
 
   /** Keep what is drawn as a ghost until a while after the movement: a reader compares with it. */
@@ -399,7 +506,10 @@ export class Panel {
     }
   }
 
-  /** Probe a view at a place; others follow where one of their axes has the same name. */
+  /**
+   * Probe a view at a place; others follow where one of their axes has the same name.
+   * @type {(from: Picture, place: Place | null) => void}
+   */
   aim(from, place) {
     if (!this.tensors) return;
     this.aimed = place && { from, place };
@@ -409,21 +519,30 @@ export class Panel {
 
   /** After a move the same place has other values, or is gone. */
   again() {
+    if (!this.aimed) return;
     const { from, place } = this.aimed;
     this.aim(from, from.step(place, 0, 0));
   }
 
-  /** Of these tensors, those of each view. */
+  /** Of these tensors, those of each view. @param {Tensor[]} tensors */
   shares(tensors) {
-    let at = 0;
-    return this.views.map((view) => tensors.slice(at, (at += view.takes)));
+    let end = 0;
+    return this.views.map(({ takes }) => {
+      end += takes;
+      return tensors.slice(end - takes, end);
+    });
   }
 
+  /** @param {boolean} yes */
   busy(yes) {
     this.body.setAttribute("aria-busy", String(yes));
     this.status.textContent = yes ? "computing…" : "";
   }
 
+  /**
+   * How far the runtime is, or NaN as long as that is not known, or null when it is there.
+   * @param {number | null} fraction
+   */
   loading(fraction) {
     this.progress.hidden = fraction === null;
     if (fraction === null) return;
@@ -431,14 +550,16 @@ export class Panel {
     else this.progress.removeAttribute("value");
   }
 
+  /** @param {string | null} message */
   complain(message) {
     this.message.hidden = !message;
     this.message.textContent = message ?? "";
   }
 
+  /** @type {(tensors: Tensor[], values: Values, others?: Tensor[] | null) => void} */
   show(tensors, values, others = null) {
     let bad = 0;
-    for (const { data } of tensors) for (let i = 0; i < data.length; i++) if (data[i] !== data[i]) bad++;
+    for (const { data } of tensors) for (let i = 0; i < data.length; i++) if (Number.isNaN(data[i])) bad++;
     this.complain(bad ? `${format(bad)} of these numbers ${bad > 1 ? "are" : "is"} not a number (NaN) and left blank.` : null);
     const [mine, theirs] = [this.shares(tensors), others && this.shares(others)];
     this.views.forEach((view, i) => {
@@ -448,7 +569,7 @@ export class Panel {
     });
     this.tensors = tensors;
     this.shown = values;
-    if (this.aimed) this.again();
+    this.again();
     this.root.classList.add("pe-live");
     this.root.dispatchEvent(new CustomEvent("pe-drawn", { detail: values }));
     clearTimeout(this.speaking);
@@ -456,15 +577,18 @@ export class Panel {
     if (this.data.open) this.tabulate();
   }
 
-  /** Show both sides of a comparison: matrices and planes beside each other, lines and numbers together. */
+  /**
+   * Show both sides of a comparison: matrices and planes beside each other, lines and numbers together.
+   * @type {(view: View, mine: Tensor[], theirs: Tensor[], values: Values) => void}
+   */
   sides(view, mine, theirs, values) {
-    const { compare, controls } = this.spec;
-    const { labels } = controls.find(({ name }) => name === compare);
+    const versus = /** @type {Choice} */ (this.spec.controls.find(({ name }) => name === this.spec.compare));
+    const { name: compare, labels } = versus;
     const names = [labels[values[compare]], labels[this.other]];
+    /** @type {Record<string, string>} */
     const titles = { A: names[0], B: names[1], "B − A": `${names[1]} − ${names[0]}` };
     view.beside = { tensors: theirs, names };
-    const matrix = view.spec.kind === "heatmap" && !view.parts;
-    const scale = matrix && !view.spec.limits ? both(view, mine, theirs) : null;
+    const scale = view instanceof Heatmap && !view.spec.limits ? both(view, mine, theirs) : null;
     for (const each of this.all.filter(({ main }) => main === view)) {
       if (each.side) each.head.textContent = [view.spec.title, titles[each.side]].filter(Boolean).join(": ");
       if (each.side !== "B − A") each.given = scale;
@@ -484,7 +608,7 @@ export class Panel {
   tabulate() {
     if (!this.data.open || !this.tensors) return;
     const save = element("button", { type: "button", class: "pe-button", onclick: () => download(this.all, this.spec.name) }, "Download all as CSV");
-    this.data.replaceChildren(this.data.firstChild, ...tables(this.all, this.spec.title), save);
+    this.data.replaceChildren(this.data.children[0], ...tables(this.all, this.spec.title), save);
   }
 
   async copyLink() {
@@ -517,10 +641,11 @@ export class Panel {
   }
 }
 
-/** The names of what a formula shows. */
-const placesOf = ([, { place }, children]) => [place, ...children.filter(Array.isArray).flatMap(placesOf)].filter(Boolean);
+/** The names of what a formula shows. @type {(tree: Tree) => string[]} */
+const placesOf = ([, { place }, children]) =>
+  [place, ...children.flatMap((child) => (typeof child === "string" ? [] : placesOf(child)))].filter(Boolean);
 
-/** One scale for two matrices. */
+/** One scale for two matrices. @type {(view: Heatmap, mine: Tensor[], theirs: Tensor[]) => Ends} */
 function both(view, [a], [b]) {
   const ends = [a, b].map(({ data }) => view.limits(data));
   return [Math.min(ends[0][0], ends[1][0]), Math.max(ends[0][1], ends[1][1])];

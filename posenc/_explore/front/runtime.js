@@ -1,11 +1,18 @@
+// @ts-check
 // onnxruntime-web, once per site: the same source runs in the page, and for slow functions in a worker.
 
 import * as ort from "onnxruntime-web/wasm";
 
+/** @import { Tensor } from "./types" */
+
 const MOST = 12; // sessions that are kept; a page of many choices has more, and each holds memory
+/** @type {Map<string, Promise<ort.InferenceSession>>} */
 const sessions = new Map(); // by key, the one used last at the end
 
-/** The session of a key. One that failed is forgotten, so that the next move tries again; the oldest are released. */
+/**
+ * The session of a key. One that failed is forgotten, so that the next move tries again; the oldest are released.
+ * @type {(key: string, graph: Uint8Array) => Promise<ort.InferenceSession>}
+ */
 async function session(key, graph) {
   const made = sessions.get(key) ?? ort.InferenceSession.create(graph, { executionProviders: ["wasm"] });
   sessions.delete(key);
@@ -24,7 +31,9 @@ async function session(key, graph) {
 }
 
 // Two runs at once share the runtime's stack and lose their outputs, so they take turns.
+/** @type {Promise<unknown>} */
 let turn = Promise.resolve();
+/** @type {<T>(work: () => Promise<T>) => Promise<T>} */
 const inTurn = (work) => {
   const mine = turn.then(work);
   turn = mine.catch(() => {});
@@ -43,6 +52,7 @@ globalThis.posencEngine = {
   /** Run the graph of `key`, made from `graph` at its first use, and time it; inputs that the graph lacks are not fed. */
   run: (key, graph, inputs) => inTurn(async () => {
     const graphs = await session(key, graph);
+    /** @type {Record<string, ort.Tensor>} */
     const feed = {};
     for (const { name, integer, value } of inputs) {
       if (!graphs.inputNames.includes(name)) continue;
@@ -50,7 +60,10 @@ globalThis.posencEngine = {
     }
     const begin = performance.now();
     const results = await graphs.run(feed);
-    const tensors = graphs.outputNames.map((name) => ({ shape: [...results[name].dims], data: results[name].data }));
+    const tensors = graphs.outputNames.map((name) => {
+      const { dims, data } = results[name];
+      return /** @type {Tensor} */ ({ shape: [...dims], data });
+    });
     return { tensors, milliseconds: performance.now() - begin };
   }),
 };

@@ -1,15 +1,21 @@
+// @ts-check
 // Where a control's thumb stands for a value, and how values are written: pure functions, tested in Node.
+
+/** @import { Control, Range, Values } from "./types" */
 
 export const PIN = "pin."; // before the name of a control, in an address
 const PER_DECADE = 40;
 
-/** The number of steps of a slider's thumb, from 0 at its minimum. */
+/** The number of steps of a slider's thumb, from 0 at its minimum. @param {Range} control */
 export function steps(control) {
   if (control.log) return Math.round(Math.log10(control.max / control.min) * PER_DECADE);
   return Math.floor((control.max - control.min) / control.step + 1e-9);
 }
 
-/** The value at a thumb's step: the ends exactly, logarithmic ones to four digits, whole ones whole. */
+/**
+ * The value at a thumb's step: the ends exactly, logarithmic ones to four digits, whole ones whole.
+ * @type {(control: Range, step: number) => number}
+ */
 export function valueAt(control, step) {
   const last = steps(control);
   if (step <= 0) return control.min;
@@ -23,7 +29,7 @@ export function valueAt(control, step) {
     : Number((control.min + step * control.step).toPrecision(9));
 }
 
-/** The step nearest to a value. */
+/** The step nearest to a value. @type {(control: Range, value: number) => number} */
 export function stepOf(control, value) {
   const last = steps(control);
   const at = control.log
@@ -32,7 +38,10 @@ export function stepOf(control, value) {
   return Math.max(0, Math.min(last, Math.round(at)));
 }
 
-/** The value that a reader typed, or an Error that says what is allowed. */
+/**
+ * The value that a reader typed, or an Error that says what is allowed.
+ * @type {(control: Range & { label: string }, text: string) => number}
+ */
 export function parse(control, text) {
   const plain = String(text).trim().replace("\u2212", "-");
   const spaced = /^[+-]?\d{1,3}([,\u2009\u202f ]\d{3})+(\.\d*)?$/.test(plain); // 0,5 is no grouping: refuse it
@@ -45,7 +54,7 @@ export function parse(control, text) {
   return control.integer ? valueAt(control, stepOf(control, value)) : value;
 }
 
-/** Four significant digits, thousands grouped, as it reads in a sentence. */
+/** Four significant digits, thousands grouped, as it reads in a sentence. @param {number} value */
 export function format(value) {
   if (!Number.isFinite(value)) return Number.isNaN(value) ? "not a number" : value > 0 ? "infinity" : "minus infinity";
   const size = Math.abs(value);
@@ -53,21 +62,27 @@ export function format(value) {
   return Number.isInteger(value) ? grouped(value, 0) : grouped(Number(value.toPrecision(4)), 0, 6);
 }
 
-/** A number with so many decimals, as people write it: thousands apart by a narrow space, and a real minus. */
+/**
+ * A number with so many decimals, as people write it: thousands apart by a narrow space, and a real minus.
+ * @type {(value: number, least: number, most?: number) => string}
+ */
 export function grouped(value, least, most = least) {
   const text = value.toLocaleString("en-GB", { minimumFractionDigits: least, maximumFractionDigits: most });
   return text.replaceAll(",", "\u202f").replace(/^-(?=[0.\u202f]*$)/, "").replace("-", "\u2212");
 }
 
-/** The label of a tick on a logarithmic axis: powers of ten, nothing between them. */
+/** The label of a tick on a logarithmic axis: powers of ten, nothing between them. @param {number} value */
 export function decade(value) {
   const power = Math.round(Math.log10(value));
   if (Math.abs(Math.log10(value) - power) > 1e-9) return "";
   if (power >= -2 && power <= 3) return format(10 ** power);
-  return "10" + String(power).replace(/./g, (sign) => "⁰¹²³⁴⁵⁶⁷⁸⁹⁻"["0123456789-".indexOf(sign)]);
+  return `10${String(power).replace(/./g, (sign) => "⁰¹²³⁴⁵⁶⁷⁸⁹⁻"["0123456789-".indexOf(sign)])}`;
 }
 
-/** A state, and one that is pinned, as the end of an address, and back; what does not fit the controls is left out. */
+/**
+ * A state, and one that is pinned, as the end of an address, and back; what does not fit the controls is left out.
+ * @type {(id: string, controls: Control[], values: Values, pinned?: Values | null) => string}
+ */
 export function toHash(id, controls, values, pinned = null) {
   const query = new URLSearchParams();
   for (const { name } of controls) query.set(name, String(values[name]));
@@ -75,11 +90,15 @@ export function toHash(id, controls, values, pinned = null) {
   return `#${id}?${query}`;
 }
 
-/** The values of a state, or with `prefix` PIN of the pinned one; null if the address is of another panel. */
+/**
+ * The values of a state, or with `prefix` PIN of the pinned one; null if the address is of another panel.
+ * @type {(hash: string, id: string, controls: Control[], prefix?: string) => Values | null}
+ */
 export function fromHash(hash, id, controls, prefix = "") {
   const start = `#${id}?`;
   if (!hash.startsWith(start)) return null;
   const query = new URLSearchParams(hash.slice(start.length));
+  /** @type {Values} */
   const values = {};
   for (const control of controls) {
     const text = query.get(prefix + control.name);

@@ -1,12 +1,20 @@
+// @ts-check
 import assert from "node:assert/strict";
 import test from "node:test";
 
 import { PIN, decade, format, fromHash, parse, stepOf, steps, toHash, valueAt } from "./scale.js";
 
+/** @import { Choice, Slider, Tick } from "./types" */
+
+/** @type {Slider} */
 const base = { kind: "slider", name: "base", label: "base", min: 10, max: 1e6, step: 1 / 40, log: true, integer: false };
+/** @type {Slider} */
 const dim = { kind: "slider", name: "dim", label: "dim", min: 8, max: 125, step: 8, log: false, integer: true };
+/** @type {Slider} */
 const angle = { kind: "slider", name: "angle", label: "angle", min: -1, max: 2, step: 0.1, log: false, integer: false };
+/** @type {Choice} */
 const layout = { kind: "choice", name: "layout", label: "layout", labels: ["half", "interleaved"] };
+/** @type {Tick} */
 const causal = { kind: "tick", name: "causal", label: "causal" };
 
 test("thumbs reach both ends and every step is its own value", () => {

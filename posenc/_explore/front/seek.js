@@ -1,6 +1,11 @@
+// @ts-check
 // Finds the values of controls that bring what is drawn under the pointer, by trying them: the function is its own inverse.
 
 import { stepOf, steps, valueAt } from "./scale.js";
+
+/** @import { Range, Values } from "./types" */
+/** @typedef {Range & { name: string }} Named @typedef {{ values: Values, far: number }} Found */
+/** @typedef {(values: Values) => number | Promise<number>} Miss */
 
 const LEAST = 1e-3; // pixels; less is no difference
 const ROUNDS = 4; // over several controls, which may depend on each other
@@ -9,6 +14,8 @@ const ROUNDS = 4; // over several controls, which may depend on each other
  * Values near the given ones for which `miss(values)`, a promise of a distance, is least. `over()` says that time is up:
  * then `done` is false, and a later call with the same `strides` goes on from there. Steps are doubled while the distance
  * falls, or while nothing changes at all, and halved again; where both neighbours are worse the search ends.
+ * @param {Named[]} controls @param {Values} values @param {Miss} miss @param {() => boolean} over
+ * @param {Map<string, number>} strides
  */
 export async function seek(controls, values, miss, over = () => false, strides = new Map()) {
   let best = { values, far: await miss(values) };
@@ -23,15 +30,18 @@ export async function seek(controls, values, miss, over = () => false, strides =
   return { ...best, done: true };
 }
 
+/** @type {(control: Named, best: Found, miss: Miss, over: () => boolean, strides: Map<string, number>) => Promise<Found>} */
 async function along(control, { values, far: here }, miss, over, strides) {
   const last = steps(control);
   let at = stepOf(control, values[control.name]);
   let found = values;
   const known = new Map([[at, here]]);
+  /** @param {number} step */
   const far = async (step) => {
     if (step < 0 || step > last) return Infinity;
-    if (!known.has(step)) known.set(step, await miss({ ...values, [control.name]: valueAt(control, step) }));
-    return known.get(step);
+    const found = known.get(step) ?? (await miss({ ...values, [control.name]: valueAt(control, step) }));
+    known.set(step, found);
+    return found;
   };
   let stride = strides.get(control.name) ?? 1; // of a search that was cut short
   let growing = true;
@@ -42,7 +52,7 @@ async function along(control, { values, far: here }, miss, over, strides) {
     if (Math.min(up, down) < here - LEAST) {
       const turn = up <= down ? 1 : -1;
       at += turn * stride;
-      here = known.get(at);
+      here = Math.min(up, down);
       found = { ...values, [control.name]: valueAt(control, at) };
       if (!growing) continue;
       way = turn;

@@ -1,13 +1,20 @@
+// @ts-check
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { seek } from "./seek.js";
 
-const whole = (name, min, max, step = 1) => ({ name, kind: "slider", min, max, step, integer: true, log: false });
+/** @import { Range, Values } from "./types" */
+/** @typedef {Range & { name: string, kind: string }} Named */
+
+/** @type {(name: string, min: number, max: number) => Named} */
+const whole = (name, min, max) => ({ name, kind: "slider", min, max, step: 1, integer: true, log: false });
+/** @type {(name: string, min: number, max: number) => Named} */
 const real = (name, min, max) => ({ name, kind: "slider", min, max, step: (max - min) / 200, integer: false, log: false });
 
+/** @param {(values: Values) => number} miss */
 function counted(miss) {
-  const all = async (values) => {
+  const all = async (/** @type {Values} */ values) => {
     all.runs += 1;
     return miss(values);
   };
@@ -23,25 +30,26 @@ test("finds the step nearest to a place, in few runs", async () => {
 });
 
 test("goes on from a plateau, where near steps change nothing", async () => {
-  const miss = ({ n }) => Math.abs(100 * Math.floor(n / 16) - 400);
+  const miss = (/** @type {Values} */ { n }) => Math.abs(100 * Math.floor(n / 16) - 400);
   const { values } = await seek([whole("n", 0, 255)], { n: 3 }, miss);
   assert.equal(Math.floor(values.n / 16), 4);
 });
 
 test("stays where both neighbours are worse, although it is better far away", async () => {
-  const miss = ({ angle }) => 100 * Math.abs(Math.sin(angle / 2 - 0.25)); // the same after a whole turn
+  const miss = (/** @type {Values} */ { angle }) => 100 * Math.abs(Math.sin(angle / 2 - 0.25)); // the same after a whole turn
   const { values } = await seek([real("angle", -20, 20)], { angle: 0.2 }, miss);
   assert.ok(Math.abs(values.angle - 0.5) < 0.2, String(values.angle));
 });
 
 test("two controls that depend on each other", async () => {
-  const miss = ({ angle, length }) => 100 * Math.hypot(length * Math.cos(angle) - 0.4, length * Math.sin(angle) - 0.9);
+  const miss = (/** @type {Values} */ { angle, length }) => 100 * Math.hypot(length * Math.cos(angle) - 0.4, length * Math.sin(angle) - 0.9);
   const { values } = await seek([real("angle", 0, 6), real("length", 0, 2)], { angle: 3, length: 1 }, miss);
   assert.ok(miss(values) < 2, JSON.stringify(values));
 });
 
 test("stops when time is up, keeps what it has, and goes on from there", async () => {
   const aim = counted(({ n }) => Math.abs(n - 700));
+  /** @type {Values} */
   let values = { n: 0 };
   let calls = 0;
   const strides = new Map();

@@ -1,12 +1,15 @@
+// @ts-check
 // The numbers of a panel as tables to read and as a file to keep.
 
 import { element } from "./dom.js";
 import { format } from "./scale.js";
 
-const MOST = { rows: 64, columns: 16 };
-const cell = (v) => (typeof v === "number" ? format(v) : String(v));
+/** @import { View } from "./views/view.js" */
 
-/** A table for each view, which a reader can scroll. */
+const MOST = { rows: 64, columns: 16 };
+const cell = (/** @type {string | number} */ v) => (typeof v === "number" ? format(v) : String(v));
+
+/** A table for each view, which a reader can scroll. @type {(views: View[], title: string) => HTMLElement[]} */
 export function tables(views, title) {
   return views.map((view, number) => {
     const { head, rows, size: [long, wide] } = view.table(view.tensors, MOST);
@@ -21,9 +24,9 @@ export function tables(views, title) {
   });
 }
 
-/** All numbers, as a reader's file. */
+/** All numbers, as a reader's file. @type {(views: View[], name: string) => void} */
 export function download(views, name) {
-  const quoted = (v) => (typeof v === "string" ? `"${v.replaceAll('"', '""')}"` : v);
+  const quoted = (/** @type {string | number} */ v) => (typeof v === "string" ? `"${v.replaceAll('"', '""')}"` : v);
   const text = views.map((view) => {
     const { head, rows } = view.table(view.tensors);
     return [head, ...rows].map((row) => row.map(quoted).join(",")).join("\n");

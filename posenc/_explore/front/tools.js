@@ -1,3 +1,4 @@
+// @ts-check
 // The small buttons of a panel: a picture each, with its name for those who do not see it.
 
 import { element, shape } from "./dom.js";
@@ -9,6 +10,7 @@ const PICTURES = { // paths in a square of 20
   "Full screen": "M3.5 7.5v-4h4M12.5 3.5h4v4M16.5 12.5v4h-4M7.5 16.5h-4v-4",
 };
 
+/** @type {(name: keyof typeof PICTURES, onclick: () => void, attributes?: Record<string, any>) => HTMLElement} */
 export function tool(name, onclick, attributes = {}) {
   const picture = shape("svg", { viewBox: "0 0 20 20", "aria-hidden": "true" }, shape("path", { d: PICTURES[name] }));
   return element("button", { type: "button", class: "pe-tool", "aria-label": name, title: name, onclick, ...attributes }, picture);

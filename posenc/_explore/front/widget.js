@@ -1,16 +1,33 @@
+// @ts-check
 // The panel in a notebook: the kernel computes, and each control is a trait.
 
 import { Panel } from "./panel.js";
 
+/** @import { Control, Engine, Tensor, Values } from "./types" */
+/** @typedef {Control & { trait: string }} Traited a control, and the trait of the widget that has its value */
+/**
+ * The widget's model, as far as it is used.
+ * @typedef {object} Model
+ * @property {(name: string) => any} get
+ * @property {(name: string, value: any) => void} set
+ * @property {() => void} save_changes
+ * @property {(message: object) => void} send
+ * @property {(event: string, react: (...told: any[]) => void) => void} on
+ * @property {(event: string, react: (...told: any[]) => void) => void} off
+ */
+
 const GONE = "The kernel is gone or was restarted. Run the cell again.";
 const PATIENCE = 30_000; // milliseconds until a reader is told that the kernel does not answer
 
+/** @type {(model: Model, controls: Traited[], retry: () => void) => Engine & { close(): void }} */
 function kernel(model, controls, retry) {
   const trait = Object.fromEntries(controls.map((c) => [c.name, c.trait]));
+  /** @type {Map<string, { resolve: (tensors: Tensor[]) => void, reject: (error: Error) => void, clock: ReturnType<typeof setTimeout> }>} */
   const waiting = new Map();
   const mark = Math.random().toString(36).slice(2); // two views of one model must not take each other's answers
   let number = 0;
   const late = new Set(); // answers that were given up
+  /** @type {(id: string, text: string) => void} */
   const fail = (id, text) => {
     const promise = waiting.get(id);
     waiting.delete(id);
@@ -19,6 +36,7 @@ function kernel(model, controls, retry) {
   const lost = () => { // an event of the widgets' own: the connection to the kernel has ended or changed
     for (const id of [...waiting.keys()]) fail(id, GONE);
   };
+  /** @type {(message: any, buffers: any[]) => void} */
   const receive = (message, buffers) => {
     if (late.delete(message?.id)) retry();
     const promise = waiting.get(message?.id);
@@ -37,7 +55,6 @@ function kernel(model, controls, retry) {
   const events = { "msg:custom": receive, comm_live_update: lost };
   for (const [name, react] of Object.entries(events)) model.on(name, react);
   return {
-    trait,
     patience: 60, // a message to the kernel and back takes some milliseconds
     compute: (values) =>
       new Promise((resolve, reject) => {
@@ -66,26 +83,30 @@ function kernel(model, controls, retry) {
 }
 
 export default {
+  /** @param {{ model: Model, el: HTMLElement }} widget */
   render({ model, el }) {
     const spec = model.get("_spec"); // shared by all views of the model: not to be changed
-    const engine = kernel(model, spec.controls, () => panel.request());
+    /** @type {Traited[]} */
+    const controls = spec.controls;
+    const engine = kernel(model, controls, () => panel.request());
     el.classList.add("pe-panel", "pe-widget");
     // JupyterLab's shortcuts would take the arrow keys from whatever has the focus.
-    el.addEventListener("focusin", ({ target }) => (target.dataset.lmSuppressShortcuts = "true"));
-    const values = Object.fromEntries(spec.controls.map(({ name, trait }) => [name, model.get(trait)]));
+    el.addEventListener("focusin", ({ target }) => (/** @type {HTMLElement} */ (target).dataset.lmSuppressShortcuts = "true"));
+    const values = Object.fromEntries(controls.map(({ name, trait }) => [name, model.get(trait)]));
     const panel = new Panel(el, { ...spec, values }, engine);
     const moved = () => {
+      /** @type {Values} */
       const values = {};
-      for (const { name, trait } of spec.controls) {
+      for (const { name, trait } of controls) {
         if (model.get(trait) !== panel.values[name]) values[name] = model.get(trait);
       }
       if (Object.keys(values).length) panel.set(values, false);
     };
-    for (const { trait } of spec.controls) model.on(`change:${trait}`, moved);
+    for (const { trait } of controls) model.on(`change:${trait}`, moved);
     el.panel = panel;
     panel.request();
     return () => {
-      for (const { trait } of spec.controls) model.off(`change:${trait}`, moved);
+      for (const { trait } of controls) model.off(`change:${trait}`, moved);
       engine.close();
       panel.destroy();
     };

@@ -1,9 +1,15 @@
+// @ts-check
 // The frame of a picture: two axes and their titles. It is made once; afterwards its ticks and labels move.
 
 import { scaleLinear, scaleLog } from "d3-scale";
 
 import { pool, set, shape, textWidth, wrap, write } from "../dom.js";
 import { decade, format, grouped } from "../scale.js";
+
+/** @import { ScaleLinear, ScaleLogarithmic } from "d3-scale" */
+/** @import { Axis, Ends, Plot, Point } from "../types" */
+/** @typedef {ScaleLinear<number, number> | ScaleLogarithmic<number, number>} Scale */
+/** @typedef {{ at: number, text: string }} Tick @typedef {Tick & { place: number, wide: number }} Placed */
 
 export const SIZE = 12; // pixels of the text
 const LINE = 15; // from line to line
@@ -13,7 +19,10 @@ const MOST = { x: 9, y: 7 }; // ticks
 
 let clips = 0;
 
-/** The numbers at which ticks may stand, the fullest list first, with their texts. */
+/**
+ * The numbers at which ticks may stand, the fullest list first, with their texts.
+ * @type {(axis: Axis, scale: Scale, most: number) => Generator<Tick[]>}
+ */
 function* tickings({ low, high, log, cells, words }, scale, most) {
   if (words?.length) {
     const named = words.map((text, i) => ({ at: words.start + i, text })).filter(({ at }) => at >= low && at <= high);
@@ -33,7 +42,7 @@ function* tickings({ low, high, log, cells, words }, scale, most) {
   }
   if (log) {
     const [bottom, top] = [Math.log10(low) - 1e-9, Math.log10(high) + 1e-9];
-    const powers = (step) => {
+    const powers = (/** @type {number} */ step) => {
       const ticks = [];
       for (let p = Math.ceil(bottom / step) * step; p <= top; p += step) ticks.push(p);
       return ticks;
@@ -66,25 +75,31 @@ function* tickings({ low, high, log, cells, words }, scale, most) {
     const largest = Math.max(...ticks.map(Math.abs));
     const tiny = step < 1e-8 || largest >= 1e9;
     const figures = Math.max(0, Math.ceil(Math.log10(largest / step) - 1e-9));
-    const small = (at) => at.toExponential(figures).replaceAll("-", "\u2212").replace("e+", "e");
+    const small = (/** @type {number} */ at) => at.toExponential(figures).replaceAll("-", "\u2212").replace("e+", "e");
     yield ticks.map((at) => ({ at, text: tiny && at ? small(at) : grouped(at, digits) }));
   }
 }
 
-/** The ends of an axis over data: round numbers, never equal. */
+/**
+ * The ends of an axis over data: round numbers, never equal.
+ * @type {(low: number, high: number, log?: boolean, count?: number) => Ends}
+ */
 export function roomy(low, high, log, count = 6) {
   if (log) {
     if (high / low < 1.001) return [low / 2, high * 2];
-    return high / low > 10 ? scaleLog([low, high], [0, 1]).nice().domain() : [low, high];
+    return high / low > 10 ? /** @type {Ends} */ (scaleLog([low, high], [0, 1]).nice().domain()) : [low, high];
   }
   if (high - low <= 1e-4 * Math.max(Math.abs(low), Math.abs(high))) {
     const half = Math.abs(low) / 2 || 1;
     [low, high] = [low - half, high + half];
   }
-  return scaleLinear([low, high], [0, 1]).nice(count).domain();
+  return /** @type {Ends} */ (scaleLinear([low, high], [0, 1]).nice(count).domain());
 }
 
-/** A function from numbers to pixels; the scales of d3 do more, and cost more, for each point. */
+/**
+ * A function from numbers to pixels; the scales of d3 do more, and cost more, for each point.
+ * @type {(scale: Scale, log?: boolean) => (value: number) => number}
+ */
 function mapping(scale, log) {
   const [low, high] = scale.domain().map(log ? Math.log : Number);
   const [from, to] = scale.range();
@@ -92,7 +107,26 @@ function mapping(scale, log) {
   return log ? (v) => from + (Math.log(v) - low) * slope : (v) => from + (v - low) * slope;
 }
 
+/** @type {(axis: Axis, range: Point) => Scale} */
+const scaled = ({ low, high, log }, range) => (log ? scaleLog([low, high], range) : scaleLinear([low, high], range));
+
 export class Frame {
+  key = ""; // of what the axes were placed for
+  width = 0;
+  /** @type {Plot} what the axes enclose */
+  plot;
+  /** @type {Scale} */
+  scaleX;
+  /** @type {Scale} */
+  scaleY;
+  /** @type {(value: number) => number} */
+  x;
+  /** @type {(value: number) => number} */
+  y;
+  /** @type {string | null} the font's family, as long as it is known */
+  family = null;
+
+  /** @param {HTMLElement} stage */
   constructor(stage) {
     const clip = `pe-clip-${++clips}`;
     this.stage = stage;
@@ -115,10 +149,9 @@ export class Frame {
   }
 
   /**
-   * Put the axes where they belong. An axis has `low`, `high`, a `label`, and perhaps `log`, `cells` (whole numbers only),
-   * `down` (from top to bottom), `grid` and
-   * `words` (for the whole numbers from `words.start` on); `size` gives the width and height of the plot for the room that it has; `airy`
-   * leaves room for a title of the vertical axis.
+   * Put the axes where they belong. `size` gives the width and height of the plot for the room that it has; `airy` leaves
+   * room for a title of the vertical axis.
+   * @type {(width: number, x: Axis, y: Axis, size: (room: number) => Point, airy?: boolean) => boolean}
    */
   place(width, x, y, size, airy = true) {
     const key = [width, x.low, x.high, x.log, x.label, y.low, y.high, y.log, y.label, airy, x.words, y.words].join("|");
@@ -132,12 +165,12 @@ export class Frame {
     const font = this.font;
     const title = { x: x.label ? wrap(x.label, width, font) : [], y: y.label ? wrap(y.label, width, font) : [] };
     const top = 8 + (airy ? 4 + LINE * Math.max(1, title.y.length) : 0); // a view beside it may have a title
-    let ticks;
+    /** @type {Placed[]} */
+    let ticks = [];
     for (let round = 0; round < 4; round++) {
       const [across, along] = size(width - this.left - RIGHT);
       this.plot = { left: this.left, top, width: across, height: along };
-      const range = y.down ? [top, top + along] : [top + along, top];
-      this.scaleY = (y.log ? scaleLog : scaleLinear)([y.low, y.high], range);
+      this.scaleY = scaled(y, y.down ? [top, top + along] : [top + along, top]);
       this.y = mapping(this.scaleY, y.log);
       ticks = this.choose(y, this.scaleY, this.y, "y", (a, b) => Math.abs(a.place - b.place) >= SIZE + (y.words?.length ? 2 : 5));
       const wide = Math.ceil(Math.max(14, ...ticks.map(({ wide }) => wide))) + 8;
@@ -146,12 +179,13 @@ export class Frame {
     }
     const { left, height } = this.plot;
     const bottom = top + height;
-    this.scaleX = (x.log ? scaleLog : scaleLinear)([x.low, x.high], [left, left + this.plot.width]);
+    this.scaleX = scaled(x, [left, left + this.plot.width]);
     this.x = mapping(this.scaleX, x.log);
-    const inside = ({ place, wide }) => Math.max(wide / 2, Math.min(width - wide / 2, place));
+    const inside = (/** @type {Placed} */ { place, wide }) => Math.max(wide / 2, Math.min(width - wide / 2, place));
+    /** @type {(a: Placed, b: Placed) => boolean} */
     const level = (a, b) => inside(b) - inside(a) >= (a.wide + b.wide) / 2 + 8;
     let across = this.choose(x, this.scaleX, this.x, "x", level);
-    const steep = Boolean(x.words?.length) && across.length < Math.min(x.words.length, x.high - x.low); // not all have room
+    const steep = across.length < Math.min(x.words?.length ?? 0, x.high - x.low); // not all words have room
     if (steep) across = this.choose(x, this.scaleX, this.x, "x", (a, b) => b.place - a.place >= SIZE + 5);
     const deep = steep ? Math.ceil(Math.max(...across.map(({ wide }) => wide)) * SLOPE + SIZE * SLOPE) + 4 : 16;
     const high = bottom + 4 + deep + LINE * title.x.length + 4;
@@ -184,8 +218,13 @@ export class Frame {
     return true;
   }
 
-  /** The fullest list of ticks whose labels do not come near each other. */
+  /**
+   * The fullest list of ticks whose labels do not come near each other.
+   * @param {Axis} axis @param {Scale} scale @param {(value: number) => number} map @param {"x" | "y"} name
+   * @param {(a: Placed, b: Placed) => boolean} apart
+   */
   choose(axis, scale, map, name, apart) {
+    /** @type {Placed[]} */
     let last = [];
     for (const ticks of tickings(axis, scale, MOST[name])) {
       last = ticks.map((tick) => ({ ...tick, place: Math.round(map(tick.at) * 10) / 10, wide: textWidth(tick.text, this.font) }));

@@ -1,52 +1,68 @@
+// @ts-check
 // The geometry of curves: their outlines, and where they are, in pixels.
 
 import { within } from "./view.js";
 
+/** @import { Plot, Point, Tensor } from "../types" */
+/** @import { Frame } from "./axes.js" */
+/** @typedef {ArrayLike<number>} Pixels */
+
 export const FAR = 1e4; // pixels; what lies further out is outside of any picture
+/** @param {number} v */
 export const near = (v) => Math.round(within(v, -FAR, FAR) * 10) / 10;
 
-/** The index of the number that is nearest to a value. */
+/** The index of the number that is nearest to a value. @type {(numbers: ArrayLike<number>, value: number) => number} */
 export function nearest(numbers, value) {
   let index = 0;
   for (let i = 1; i < numbers.length; i++) if (Math.abs(numbers[i] - value) < Math.abs(numbers[index] - value)) index = i;
   return index;
 }
 
-/** Points joined by straight lines. A point that is no number ends a line; one alone becomes a dot. */
+/**
+ * Points joined by straight lines. A point that is no number ends a line; one alone becomes a dot.
+ * @type {(xs: Pixels, ys: Pixels) => string}
+ */
 export function polyline(xs, ys) {
   let d = "";
   for (let i = 0; i < xs.length; i++) {
-    if (ys[i] !== ys[i]) continue;
-    const first = !i || ys[i - 1] !== ys[i - 1];
+    if (Number.isNaN(ys[i])) continue;
+    const first = !i || Number.isNaN(ys[i - 1]);
     d += `${first ? "M" : "L"}${xs[i]} ${ys[i]}`;
-    if (first && (i === xs.length - 1 || ys[i + 1] !== ys[i + 1])) d += "h0";
+    if (first && (i === xs.length - 1 || Number.isNaN(ys[i + 1]))) d += "h0";
   }
   return d;
 }
 
-/** Each value holds from halfway to the point before to halfway to the next. */
+/**
+ * Each value holds from halfway to the point before to halfway to the next.
+ * @type {(xs: Pixels, ys: Pixels) => string}
+ */
 export function staircase(xs, ys) {
   let d = "";
   for (let i = 0; i < xs.length; i++) {
-    if (ys[i] !== ys[i]) continue;
+    if (Number.isNaN(ys[i])) continue;
     const before = i ? near((xs[i - 1] + xs[i]) / 2) : xs[i];
     const after = i < xs.length - 1 ? near((xs[i] + xs[i + 1]) / 2) : xs[i];
-    const first = !i || ys[i - 1] !== ys[i - 1];
+    const first = !i || Number.isNaN(ys[i - 1]);
     d += `${first ? `M${before} ${ys[i]}` : `V${ys[i]}`}H${after}`;
   }
   return d;
 }
 
-/** Where points lie closer than pixels: of each pixel's column the first, the lowest, the highest and the last. */
+/**
+ * Where points lie closer than pixels: of each pixel's column the first, the lowest, the highest and the last.
+ * @type {(xs: Pixels, ys: Pixels) => [Pixels, Pixels]}
+ */
 export function envelope(xs, ys) {
+  /** @type {[number[], number[]]} */
   const thin = [[], []];
   for (let start = 0; start < xs.length; ) {
     let end = start;
     let low = start;
     let high = start;
     for (; end < xs.length && Math.abs(xs[end] - xs[start]) < 1; end++) {
-      if (ys[end] < ys[low] || ys[low] !== ys[low]) low = end;
-      if (ys[end] > ys[high] || ys[high] !== ys[high]) high = end;
+      if (ys[end] < ys[low] || Number.isNaN(ys[low])) low = end;
+      if (ys[end] > ys[high] || Number.isNaN(ys[high])) high = end;
     }
     for (const i of new Set([start, low, high, end - 1].sort((a, b) => a - b))) {
       thin[0].push(xs[i]);
@@ -57,7 +73,10 @@ export function envelope(xs, ys) {
   return thin;
 }
 
-/** Small triangles at the edge, where a line leaves the picture and comes back. */
+/**
+ * Small triangles at the edge, where a line leaves the picture and comes back.
+ * @type {(xs: Pixels, ys: Pixels, plot: Plot) => string}
+ */
 export function beyond(xs, ys, { top, height }) {
   let d = "";
   for (const [edge, sign] of [[top, 1], [top + height, -1]]) {
@@ -74,7 +93,10 @@ export function beyond(xs, ys, { top, height }) {
   return d;
 }
 
-/** The pixels of the borders between steps, of a line of tensors. */
+/**
+ * The pixels of the borders between steps, of a line of tensors.
+ * @type {(frame: Frame, tensors: Tensor[], line: number) => number[]}
+ */
 export function borders({ x: across }, [x, y], line) {
   const points = y.shape[1];
   const found = [];
@@ -85,10 +107,15 @@ export function borders({ x: across }, [x, y], line) {
   return found;
 }
 
-/** The pixel of the height of a line at a pixel of the axis, between its points; far away where there is no line. */
+/**
+ * The pixel of the height of a line at a pixel of the axis, between its points; far away where there is no line.
+ * @type {(frame: Frame, tensors: Tensor[], line: number, at: number) => number}
+ */
 export function heightAt(frame, [x, y], line, at) {
   const points = y.shape[1];
+  /** @type {Point | null} */
   let low = null;
+  /** @type {Point | null} */
   let high = null;
   for (let p = 0; p < points; p++) {
     const [px, py] = [frame.x(x.data[p]), frame.y(y.data[line * points + p])];

@@ -1,3 +1,4 @@
+// @ts-check
 // A formula with the present numbers in it. It is set once; afterwards only digits change.
 
 import { element, set, textWidth, write } from "../dom.js";
@@ -5,24 +6,30 @@ import { scrub } from "../scrub.js";
 import { format, grouped, steps, valueAt } from "../scale.js";
 import { View } from "./view.js";
 
+/** @import { Panel } from "../panel.js" */
+/** @import { Control, Range, Tensor, Touchable, Tree, ViewSpec } from "../types" */
+
 const OWN = /^\d+$/; // a number of its own, and no control's
 const MATH = "http://www.w3.org/1998/Math/MathML";
 
 export class Formula extends View {
-  static takes = 1;
   noun = "number";
+  font = ""; // once it is known
 
+  /** @param {ViewSpec} spec @param {HTMLElement} host @param {Control[]} controls */
   constructor(spec, host, controls) {
     super(spec, host);
     this.stage.setAttribute("aria-hidden", "true"); // the numbers are those of controls and of other views
     this.stage.removeAttribute("role");
     this.controls = controls;
+    /** @type {{ node: Touchable, room: Element, name: string, wide: number }[]} */
     this.places = [];
     this.box = element("div", { class: "pe-formula" });
     this.stage.append(this.box);
     this.box.append(this.build(spec.tree));
   }
 
+  /** @param {Tree} tree @returns {Element} */
   build([tag, attributes, children]) {
     const node = document.createElementNS(MATH, tag);
     for (const [name, value] of Object.entries(attributes)) {
@@ -36,18 +43,20 @@ export class Formula extends View {
     return room;
   }
 
-  /** Numbers of controls can be dragged. */
+  /** Numbers of controls can be dragged. @param {Panel} panel */
   connect(panel) {
     for (const { node, name } of this.places) if (!OWN.test(name)) scrub(node, panel, name);
   }
 
+  /** @type {(value: number, i: number) => string} */
   text(value, i) {
     const { digits } = this.spec;
     return Number.isFinite(value) ? grouped(value, Array.isArray(digits) ? (digits[i] ?? 2) : digits) : format(value);
   }
 
+  /** @param {Tensor[]} tensors */
   draw([{ data }]) {
-    if (this.font === undefined) this.measure();
+    if (!this.font) this.measure();
     for (const place of this.places) {
       const text = OWN.test(place.name) ? this.text(data[Number(place.name)], Number(place.name)) : format(this.values[place.name]);
       const wide = textWidth(text, this.font);
@@ -64,7 +73,7 @@ export class Formula extends View {
     this.font = `${fontSize} ${fontFamily}`;
     for (const place of this.places) {
       const control = this.controls.find(({ name }) => name === place.name);
-      if (control) place.wide = Math.max(...spread(control).map((value) => textWidth(format(value), this.font)));
+      if (control?.kind === "slider") place.wide = Math.max(...spread(control).map((value) => textWidth(format(value), this.font)));
     }
   }
 
@@ -74,12 +83,14 @@ export class Formula extends View {
     return "";
   }
 
-  table([{ shape: [count], data }], most = { rows: count }) {
+  /** @type {View["table"]} */
+  table([{ shape: [count], data }], most = { rows: count, columns: 1 }) {
     const rows = Array.from({ length: Math.min(count, most.rows) }, (_, i) => [`number ${i + 1}`, data[i]]);
     return { head: ["of the formula", "value"], rows, size: [count, 1] };
   }
 }
 
+/** @param {Range} control */
 function spread(control) {
   const last = steps(control);
   const stride = Math.max(1, Math.floor(last / 400));

@@ -1,4 +1,9 @@
+// @ts-check
 // What can be grabbed in a picture: a second way to controls that are in the tab order already, so it adds no tab stop.
+
+/** @import { Panel } from "../panel.js" */
+/** @import { Held, Picture } from "../types" */
+/** @import { View } from "./view.js" */
 
 const FIRM = 6; // pixels after which a drag has a direction
 const PATIENCE = 4; // milliseconds of a frame for the search
@@ -7,13 +12,15 @@ const PATIENCE = 4; // milliseconds of a frame for the search
  * A view's handles have a `node`, under which the pointer takes them; `controls`, names; and either `at(x, y)`, the values
  * that a place in the picture stands for, or `miss(tensors, x, y, taken)`, how far from the pointer the thing is drawn
  * with these tensors, in pixels. `take(x, y)` says which part of the thing was taken, if it has parts.
+ * @type {(view: View, panel: Panel) => void}
  */
 export function grab(view, panel) {
-  for (const handle of view.handles ?? []) {
+  for (const handle of view.handles) {
+    /** @type {Held | null} */
     let held = null;
     const { node } = handle;
     node.classList.add("pe-handle");
-    const place = ({ clientX, clientY }) => view.pixel(clientX, clientY);
+    const place = (/** @type {PointerEvent} */ { clientX, clientY }) => view.pixel(clientX, clientY);
     const end = () => {
       if (!held) return;
       held = null; // the search goes on until it has reached the last place
@@ -25,7 +32,7 @@ export function grab(view, panel) {
       event.stopPropagation(); // the probe waits for fingers that rest
       node.setPointerCapture(event.pointerId);
       const [x, y] = place(event);
-      held = { id: event.pointerId, from: [x, y], controls: handle.controls, taken: handle.take?.(x, y) };
+      held = { id: event.pointerId, from: [x, y], controls: handle.controls, taken: handle.take?.(x, y) ?? null };
       panel.hold();
     });
     node.addEventListener("pointermove", (event) => {
@@ -39,16 +46,17 @@ export function grab(view, panel) {
         held.controls = [held.controls[held.level ? 0 : 1]];
       }
       const mine = held;
-      panel.seek(held, (tensors) => handle.miss(panel.shareOf(view, tensors), x, y, mine), PATIENCE);
+      panel.seek(mine, (tensors) => handle.miss?.(panel.shareOf(view, tensors), x, y, mine) ?? 0, PATIENCE);
     });
     for (const kind of ["pointerup", "pointercancel", "lostpointercapture"]) node.addEventListener(kind, end);
   }
-  if (!view.adopt) return;
+  const { adopt } = view;
+  if (!adopt) return;
   // A click on the picture chooses the place; with the button down the choice follows the mouse.
-  const choose = (event) => {
+  const choose = (/** @type {MouseEvent} */ event) => {
     if (panel.held || view.probing) return;
-    const spot = view.locate(...view.pixel(event.clientX, event.clientY));
-    const values = spot && view.adopt(spot);
+    const spot = /** @type {Picture} */ (view).locate(...view.pixel(event.clientX, event.clientY));
+    const values = spot && adopt(spot);
     if (values && Object.entries(values).some(([name, value]) => panel.values[name] !== value)) panel.set(values);
   };
   view.stage.addEventListener("click", choose);

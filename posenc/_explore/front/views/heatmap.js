@@ -1,22 +1,38 @@
+// @ts-check
 // A matrix as colours: one pixel of a canvas for each cell, stretched to its place between the axes.
 
-import { element, set, shape } from "../dom.js";
+import { element, pen, set, shape } from "../dom.js";
 import { format, stepOf, valueAt } from "../scale.js";
 import { Frame } from "./axes.js";
 import { View, extent, span, within } from "./view.js";
 
+/** @import { Cell, Control, Ends, Picture, Point, Tensor, Told, Values, ViewSpec, Words } from "../types" */
+
+/** @type {(red: number, green: number, blue: number) => number} */
 const pixel = (r, g, b) => (255 << 24) | (Math.round(b) << 16) | (Math.round(g) << 8) | Math.round(r);
 const ENDS = [[33, 102, 172], [247, 247, 247], [178, 24, 43]]; // less, the same, more
 const DIFFERENCE = Uint32Array.from({ length: 256 }, (_, i) => {
   const share = i / 127.5;
   const [from, to] = share < 1 ? [ENDS[0], ENDS[1]] : [ENDS[1], ENDS[2]];
-  return pixel(...from.map((v, channel) => v + (to[channel] - v) * (share < 1 ? share : share - 1)));
+  const [red, green, blue] = from.map((v, channel) => v + (to[channel] - v) * (share < 1 ? share : share - 1));
+  return pixel(red, green, blue);
 });
-const bytes = (base64) => Uint8Array.from(atob(base64), (c) => c.charCodeAt(0));
+const bytes = (/** @type {string} */ base64) => Uint8Array.from(atob(base64), (c) => c.charCodeAt(0));
 
+/** @implements {Picture} */
 export class Heatmap extends View {
-  static takes = 1;
+  /** @type {Tensor[]} what is shown: the present matrix, the pinned one or their difference */
+  drawn;
+  key = ""; // of the numbers at the ends of the scale
+  masked = ""; // which cells are hatched
+  /** @type {boolean | undefined} whether the colours are those of differences */
+  differs;
+  /** @type {Uint32Array} */
+  colours;
+  /** @type {SVGElement | undefined} */
+  picked;
 
+  /** @param {ViewSpec} spec @param {HTMLElement} host @param {Control[]} controls */
   constructor(spec, host, controls) {
     super(spec, host);
     this.controls = controls;
@@ -25,6 +41,7 @@ export class Heatmap extends View {
     this.mode = "now";
     this.cells = element("canvas", { class: "pe-cells", "aria-hidden": "true" });
     this.hatch = element("canvas", { class: "pe-cells", "aria-hidden": "true" });
+    this.context = pen(this.cells);
     this.stage.append(this.cells, this.hatch);
     this.rows = Object.assign([...spec.rows], { start: spec.origin[0] });
     this.columns = Object.assign([...spec.columns], { start: spec.origin[1] });
@@ -32,13 +49,14 @@ export class Heatmap extends View {
     if (spec.pick.some(Boolean)) {
       this.stage.classList.add("pe-picking");
       this.picked = this.frame.over.appendChild(shape("path", { class: "pe-picked" }));
-      this.adopt = (place) => this.chosen(place);
+      this.adopt = (/** @type {Cell} */ place) => this.chosen(place);
     }
     this.ends = [element("span"), element("span", { class: "pe-bar" }), element("span")];
     this.shade();
     this.foot.append(...this.ends);
   }
 
+  /** @type {(data: Float32Array) => Ends} */
   limits(data) {
     if (this.pinned && this.mode === "difference") {
       const [low, high] = extent(data);
@@ -57,6 +75,7 @@ export class Heatmap extends View {
     return high > low ? [low, high] : [low, low + 1];
   }
 
+  /** @param {Tensor[]} tensors */
   draw(tensors) {
     this.drawn = this.choose(tensors);
     const [{ shape: [rows, columns], data }] = this.drawn;
@@ -68,11 +87,11 @@ export class Heatmap extends View {
       (room) => this.size(room, rows, columns),
       this.airy,
     );
-    if (moved) this.fit(rows, columns);
+    if (moved || this.cells.width !== columns || this.cells.height !== rows) this.fit(rows, columns);
     const [low, high] = this.limits(data);
     this.shade();
-    if (rows && columns) this.paint(rows, columns, data, low, high);
-    if (this.picked) this.outline(rows, columns);
+    if (this.image) this.paint(this.image, rows, columns, data, low, high);
+    if (this.picked) this.outline(this.picked, rows, columns);
     const key = `${format(low)} ${format(high)}`;
     if (key !== this.key) {
       this.key = key;
@@ -81,14 +100,17 @@ export class Heatmap extends View {
     }
   }
 
-  /** What is to be drawn: the present matrix, the pinned one, or what has been added to that. */
+  /**
+   * What is to be drawn: the present matrix, the pinned one, or what has been added to that.
+   * @type {(tensors: Tensor[]) => Tensor[]}
+   */
   choose(tensors) {
     if (!this.pinned || this.mode === "now") return tensors;
     if (this.mode === "pinned") return this.pinned;
     const [{ shape, data }] = tensors;
     const [was] = this.pinned;
     if (String(shape) !== String(was.shape)) return [{ shape, data: new Float32Array(data.length).fill(NaN) }]; // no difference
-    const far = (v) => v === Infinity || v === -Infinity;
+    const far = (/** @type {number} */ v) => v === Infinity || v === -Infinity;
     return [{ shape, data: data.map((v, i) => (far(v) || far(was.data[i]) ? -Infinity : v - was.data[i])) }];
   }
 
@@ -98,12 +120,15 @@ export class Heatmap extends View {
     if (differs === this.differs) return;
     this.differs = differs;
     this.colours = differs ? DIFFERENCE : this.own;
-    const css = (i) => `rgb(${this.colours[i] & 255},${(this.colours[i] >> 8) & 255},${(this.colours[i] >> 16) & 255})`;
+    const css = (/** @type {number} */ i) => `rgb(${this.colours[i] & 255},${(this.colours[i] >> 8) & 255},${(this.colours[i] >> 16) & 255})`;
     const stops = Array.from({ length: 17 }, (_, i) => css(Math.min(255, i * 16)));
     this.ends[1].style.background = `linear-gradient(to right, ${stops.join(",")})`;
   }
 
-  /** As many rows as columns make a square, so that an offset is a diagonal. Few rows do not become towers. */
+  /**
+   * As many rows as columns make a square, so that an offset is a diagonal. Few rows do not become towers.
+   * @type {(room: number, rows: number, columns: number) => Point}
+   */
   size(room, rows, columns) {
     const { tallest } = this;
     if (rows === columns) {
@@ -113,6 +138,7 @@ export class Heatmap extends View {
     return [room, Math.round(Math.min(tallest - 50, 44 * rows, Math.max(220, room * 0.62)))];
   }
 
+  /** @type {(rows: number, columns: number) => void} */
   fit(rows, columns) {
     const { left, top, width, height } = this.frame.plot;
     for (const canvas of [this.cells, this.hatch]) {
@@ -121,7 +147,6 @@ export class Heatmap extends View {
     Object.assign(this.foot.style, { paddingLeft: `${left}px`, width: `${left + width}px` });
     this.cells.width = columns;
     this.cells.height = rows;
-    this.context = this.cells.getContext("2d");
     this.image = rows && columns ? this.context.createImageData(columns, rows) : null;
     const dense = globalThis.devicePixelRatio || 1;
     this.hatch.width = Math.round(width * dense);
@@ -129,17 +154,19 @@ export class Heatmap extends View {
     this.masked = "";
   }
 
-  paint(rows, columns, data, low, high) {
-    const cells = new Uint32Array(this.image.data.buffer);
+  /** @type {(image: ImageData, rows: number, columns: number, data: Float32Array, low: number, high: number) => void} */
+  paint(image, rows, columns, data, low, high) {
+    const cells = new Uint32Array(image.data.buffer);
     const scale = 255.999 / (high - low);
     const colours = this.colours;
+    /** @type {number[]} */
     const runs = []; // of cells that are infinite: row, first column, one past the last
     let start = -1;
     for (let i = 0; i < cells.length; i++) {
       const v = data[i];
       const odd = v === Infinity || v === -Infinity;
       const at = (v - low) * scale;
-      cells[i] = odd || at !== at ? 0 : colours[at < 0 ? 0 : at > 255 ? 255 : at | 0];
+      cells[i] = odd || Number.isNaN(at) ? 0 : colours[at < 0 ? 0 : at > 255 ? 255 : at | 0];
       if (odd && start < 0) start = i;
       if (start >= 0 && (!odd || i % columns === columns - 1)) {
         const end = odd ? i + 1 : i;
@@ -147,62 +174,70 @@ export class Heatmap extends View {
         start = -1;
       }
     }
-    this.context.putImageData(this.image, 0, 0);
+    this.context.putImageData(image, 0, 0);
     const masked = runs.join();
     if (masked !== this.masked) this.stripe(runs, rows, columns);
     this.masked = masked;
   }
 
-  /** Cells without a finite number, such as those that a mask hides, are hatched: they are not zero. */
+  /**
+   * Cells without a finite number, such as those that a mask hides, are hatched: they are not zero.
+   * @type {(runs: number[], rows: number, columns: number) => void}
+   */
   stripe(runs, rows, columns) {
     const { width, height } = this.hatch;
-    const pen = this.hatch.getContext("2d");
-    pen.clearRect(0, 0, width, height);
+    const hatching = pen(this.hatch);
+    hatching.clearRect(0, 0, width, height);
     if (!runs.length) return;
-    pen.save();
-    pen.beginPath();
+    hatching.save();
+    hatching.beginPath();
     for (let i = 0; i < runs.length; i += 3) {
       const top = Math.round((runs[i] * height) / rows);
       const left = Math.round((runs[i + 1] * width) / columns);
-      pen.rect(left, top, Math.round((runs[i + 2] * width) / columns) - left, Math.round(((runs[i] + 1) * height) / rows) - top);
+      hatching.rect(left, top, Math.round((runs[i + 2] * width) / columns) - left, Math.round(((runs[i] + 1) * height) / rows) - top);
     }
-    pen.clip();
+    hatching.clip();
     const dense = globalThis.devicePixelRatio || 1;
-    pen.strokeStyle = "rgb(128 128 128 / 55%)";
-    pen.lineWidth = dense;
-    pen.beginPath();
+    hatching.strokeStyle = "rgb(128 128 128 / 55%)";
+    hatching.lineWidth = dense;
+    hatching.beginPath();
     for (let at = -height; at < width; at += 7 * dense) {
-      pen.moveTo(at, height);
-      pen.lineTo(at + height, 0);
+      hatching.moveTo(at, height);
+      hatching.lineTo(at + height, 0);
     }
-    pen.stroke();
-    pen.restore();
+    hatching.stroke();
+    hatching.restore();
   }
 
-  /** The picked row and column have an outline. */
-  outline(rows, columns) {
+  /** The picked row and column have an outline. @type {(node: Element, rows: number, columns: number) => void} */
+  outline(node, rows, columns) {
     const { left, top, width, height } = this.frame.plot;
     const [row, column] = this.spec.pick.map((name, i) => (name ? Number(this.values[name]) - this.spec.origin[i] : -1));
     const [high, wide] = [height / rows, width / columns];
     const across = row >= 0 && row < rows ? `M${left} ${top + row * high}h${width}v${high}h${-width}Z` : "";
     const along = column >= 0 && column < columns ? `M${left + column * wide} ${top}v${height}h${wide}v${-height}Z` : "";
-    set(this.picked, { d: across + along });
+    set(node, { d: across + along });
   }
 
-  /** The values of the controls that pick a cell: of a slider the nearest that it can have, of a choice its number. */
+  /**
+   * The values of the controls that pick a cell: of a slider the nearest that it can have, of a choice its number.
+   * @param {Cell} cell
+   */
   chosen({ row, column }) {
+    /** @type {Values} */
     const found = {};
     this.spec.pick.forEach((name, i) => {
       const place = [row, column][i];
       if (!name || place === undefined) return;
       const control = this.controls.find((c) => c.name === name);
       const at = place + this.spec.origin[i];
-      if (control.kind === "slider") found[name] = valueAt(control, stepOf(control, at));
-      else if (at >= 0 && at < control.labels.length) found[name] = at;
+      if (control?.kind === "slider") found[name] = valueAt(control, stepOf(control, at));
+      else if (control?.kind === "choice" && at >= 0 && at < control.labels.length) found[name] = at;
     });
     return found;
   }
 
+  /** @type {Picture["locate"]} */
   locate(x, y) {
     const { left, top, width, height } = this.frame.plot;
     const [{ shape: [rows, columns] }] = this.drawn;
@@ -210,33 +245,38 @@ export class Heatmap extends View {
     return row >= 0 && row < rows && column >= 0 && column < columns ? { row, column } : null;
   }
 
+  /** @type {(place: Required<Cell> | null, dx: number, dy: number) => Cell | null} */
   step(place, dx, dy) {
     const [{ shape: [rows, columns] }] = this.drawn;
     const { row, column } = place ?? { row: -dy, column: -dx };
     return rows && columns ? { row: within(row + dy, 0, rows - 1), column: within(column + dx, 0, columns - 1) } : null;
   }
 
+  /** @type {(cell: Cell) => Record<string, number>} */
   named({ row, column }) {
     const { x, y, origin } = this.spec;
     return { ...(row === undefined ? {} : { [y]: row + origin[0] }), ...(column === undefined ? {} : { [x]: column + origin[1] }) };
   }
 
-  /** A cell, a row or a column: what the names of the axes tell. */
+  /** A cell, a row or a column: what the names of the axes tell. @param {Record<string, number>} names */
   find(names) {
     const { x, y, origin } = this.spec;
     const [{ shape: [rows, columns] }] = this.drawn;
     const [row, column] = [names[y] - origin[0], names[x] - origin[1]];
+    /** @type {Cell} */
     const found = {};
     if (Number.isInteger(row) && row >= 0 && row < rows) found.row = row;
     if (Number.isInteger(column) && column >= 0 && column < columns) found.column = column;
     return Object.keys(found).length ? found : null;
   }
 
+  /** @type {(cell: Cell) => Told} */
   tell({ row, column }) {
     const { left, top, width, height } = this.frame.plot;
     const [{ shape: [rows, columns], data }] = this.drawn;
     const { x, y, origin } = this.spec;
     const [wide, high] = [width / columns, height / rows];
+    /** @type {(name: string, words: Words, i: number, start: number) => string} */
     const part = (name, words, i, start) => `${name} ${words[i] ? `“${words[i]}” ` : ""}${words[i] ? `(${i + start})` : i + start}`;
     const title = [
       ...(row === undefined ? [] : [part(y, this.rows, row, origin[0])]),
@@ -255,10 +295,12 @@ export class Heatmap extends View {
     };
   }
 
+  /** @param {Tensor[]} tensors */
   summary([{ shape, data }]) {
     return this.titled(`${shape[0]} rows (${this.spec.y}) by ${shape[1]} columns (${this.spec.x}), ${span(data)}`);
   }
 
+  /** @type {View["table"]} */
   table([{ shape: [rows, columns], data }], most = { rows, columns }) {
     const [high, wide] = [Math.min(rows, most.rows), Math.min(columns, most.columns)];
     const [top, left] = this.spec.origin;

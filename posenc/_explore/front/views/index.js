@@ -1,3 +1,4 @@
+// @ts-check
 // Draws the tensors it is given. Nodes are made once and moved afterwards. It computes no scheme.
 
 import { Formula } from "./formula.js";
@@ -7,12 +8,14 @@ import { Plane } from "./plane.js";
 import { Readout } from "./readout.js";
 import { Tiles } from "./tiles.js";
 
+/** @import { Control, ViewSpec } from "../types" */
+/** @import { View } from "./view.js" */
+
 const KINDS = { formula: Formula, heatmap: Heatmap, lines: Lines, plane: Plane, readout: Readout };
 
-/** The view of a spec, drawing into `host`; `takes` says how many of the tensors are its own. */
+/** The view of a spec, drawing into `host`. @type {(spec: ViewSpec, host: HTMLElement, controls: Control[]) => View} */
 export function makeView(spec, host, controls) {
-  const kind = spec.tiles && spec.tiles.length !== 0 ? Tiles : KINDS[spec.kind];
-  const made = new kind(spec, host, controls);
-  made.takes = kind.takes;
-  return made;
+  const tiled = Array.isArray(spec.tiles) ? spec.tiles.length : spec.tiles;
+  const kind = tiled ? Tiles : KINDS[spec.kind];
+  return new kind(spec, host, controls);
 }

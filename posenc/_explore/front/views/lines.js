@@ -1,3 +1,4 @@
+// @ts-check
 // Curves over one axis, as lines, steps, stems, bars or dots. Each line has its nodes, whose outline moves.
 
 import { element, pool, set, shape, textWidth } from "../dom.js";
@@ -6,10 +7,28 @@ import { Frame, roomy } from "./axes.js";
 import { FAR, beyond, borders, envelope, heightAt, near, nearest, polyline, staircase } from "./curves.js";
 import { View, extent, span, within } from "./view.js";
 
-export class Lines extends View {
-  static takes = 2;
-  noun = "line";
+/** @import { Axis, Control, Handle, Held, Picture, Slider, Tensor, Told, Values, ViewSpec } from "../types" */
+/** @import { Pixels } from "./curves.js" */
+/** @typedef {{ index: number }} Place of all lines, on the horizontal axis */
+/** @typedef {Handle & { name: string, axis: "x" | "y", line: Element, grip: Element, group: Element }} Bar */
+/** @typedef {{ xs: Float64Array, all: Float64Array[], pitch: number, outlines: string[][] }} Traces in pixels */
 
+/** @implements {Picture} */
+export class Lines extends View {
+  noun = "line";
+  takes = 2;
+  count = -1;
+  names = ""; // of both sides, as they were drawn
+  /** @type {Tensor[]} what is shown: with the other side of a comparison, if both are one line */
+  drawn;
+  /** @type {string[] | null | undefined} the names of both sides, where they are drawn together */
+  both;
+  /** @type {Float64Array} the pixels of the points on the horizontal axis */
+  xs;
+  /** @type {Float64Array[]} and on the vertical one, of each line */
+  all;
+
+  /** @param {ViewSpec} spec @param {HTMLElement} host @param {Control[]} controls */
   constructor(spec, host, controls) {
     super(spec, host);
     this.controls = controls;
@@ -24,18 +43,22 @@ export class Lines extends View {
       line: this.frame.over.appendChild(shape("path", { class: "pe-landmark" })),
       name: this.frame.over.appendChild(shape("text", { class: "pe-landmark-name" }, label)),
     }));
-    this.handles = [
-      ...spec.drag.map((drag) => this.curve(drag)),
+    this.curves = spec.drag.map((drag) => this.curve(drag));
+    this.bars = [
       ...(spec.rule ? [this.bar(spec.rule, "x")] : []),
       ...(spec.level ? [this.bar(spec.level, "y")] : []),
     ];
+    this.handles = [...this.curves, ...this.bars];
     if (spec.rule) {
       this.stage.classList.add("pe-picking");
-      this.adopt = ({ index }) => this.nearby(spec.rule, this.tensors[0].data[index]);
+      this.adopt = (/** @type {Place} */ { index }) => this.nearby(spec.rule, this.tensors[0].data[index]);
     }
   }
 
-  /** A line that can be dragged: it follows the pointer, or, of a step, the border that was taken. */
+  /**
+   * A line that can be dragged: it follows the pointer, or, of a step, the border that was taken.
+   * @param {ViewSpec["drag"][0]} drag
+   */
   curve({ index, controls }) {
     const { frame } = this;
     const node = frame.over.appendChild(shape("path", { class: "pe-hit pe-hit-line" }));
@@ -43,7 +66,8 @@ export class Lines extends View {
     const stepped = this.mark(index) === "step";
     return {
       index, controls, node, either: true,
-      take: (x) => (stepped ? this.border(index, x) : null),
+      take: (/** @type {number} */ x) => (stepped ? this.border(index, x) : null),
+      /** @type {(tensors: Tensor[], x: number, y: number, held: Held) => number} */
       miss: (tensors, x, y, { taken, level, from }) => {
         if (taken !== null && (level || !pair)) return Math.abs((borders(frame, tensors, index).at(taken) ?? FAR) - x);
         return Math.abs(heightAt(frame, tensors, index, pair && !level ? from[0] : x) - y);
@@ -51,32 +75,41 @@ export class Lines extends View {
     };
   }
 
-  /** The border nearest to a place, counted from the end that is nearer; null if the line has none. */
+  /**
+   * The border nearest to a place, counted from the end that is nearer; null if the line has none.
+   * @type {(line: number, x: number) => number | null}
+   */
   border(line, x) {
     const all = borders(this.frame, this.tensors, line);
     const index = nearest(all, x);
     return all.length ? (index < all.length / 2 ? index : index - all.length) : null;
   }
 
-  /** A rule across the picture at the value of a control, with a grip at the axis. */
+  /**
+   * A rule across the picture at the value of a control, with a grip at the axis.
+   * @type {(name: string, axis: "x" | "y") => Bar}
+   */
   bar(name, axis) {
     const group = this.frame.over.appendChild(shape("g", { class: `pe-rule pe-rule-${axis}` }));
-    const [line, grip, node] = ["path", "circle", "path"].map((tag) => group.appendChild(shape(tag)));
-    set(grip, { r: 6 });
-    set(line, { class: "pe-rule-line" });
-    set(node, { class: `pe-hit pe-hit-${axis}` });
+    const line = group.appendChild(shape("path", { class: "pe-rule-line" }));
+    const grip = group.appendChild(shape("circle", { r: 6 }));
+    const node = group.appendChild(shape("path", { class: `pe-hit pe-hit-${axis}` }));
     const scale = axis === "x" ? "scaleX" : "scaleY";
+    /** @type {(x: number, y: number) => Values} */
     const at = (x, y) => this.nearby(name, this.frame[scale].invert(axis === "x" ? x : y));
     return { name, axis, line, grip, node, group, controls: [name], at };
   }
 
-  /** The value of a slider that is nearest to a number. */
+  /** The value of a slider that is nearest to a number. @type {(name: string, value: number) => Values} */
   nearby(name, value) {
-    const control = this.controls.find((c) => c.name === name);
+    const control = /** @type {Slider} */ (this.controls.find((c) => c.name === name));
     return { [name]: valueAt(control, stepOf(control, control.log ? Math.max(control.min, value) : value)) };
   }
 
-  /** Two sides of a comparison with one line each on the same points become two lines. */
+  /**
+   * Two sides of a comparison with one line each on the same points become two lines.
+   * @type {(tensors: Tensor[]) => Tensor[] | null}
+   */
   joined([x, y]) {
     const { beside } = this;
     if (!beside || y.shape[0] !== 1) return null;
@@ -88,21 +121,26 @@ export class Lines extends View {
     return [x, { shape: [2, y.shape[1]], data }];
   }
 
-  label(i, count) {
-    if (this.both) return this.beside.names[i];
+  /** @type {(i: number, count?: number) => string} */
+  label(i, count = 1) {
+    if (this.both) return this.both[i];
     return this.spec.labels[i] ?? (count > 1 ? `line ${i + 1}` : this.spec.y);
   }
 
+  /** @param {number} i */
   mark(i) {
     const { mark } = this.spec;
     return typeof mark === "string" ? mark : (mark[i] ?? "line");
   }
 
+  /** @param {Tensor[]} tensors */
   draw(tensors) {
-    const [x, y] = (this.drawn = this.joined(tensors) ?? tensors);
-    this.both = this.drawn !== tensors;
+    const joined = this.joined(tensors);
+    this.drawn = joined ?? tensors;
+    this.both = joined && this.beside?.names;
+    const [x, y] = this.drawn;
     const [count] = y.shape;
-    const names = this.both ? this.beside.names.join() : "";
+    const names = this.both?.join() ?? "";
     if (names !== this.names) this.count = -1; // other words in the legend
     this.names = names;
     if (this.count !== count) this.begin(count);
@@ -115,39 +153,39 @@ export class Lines extends View {
     const now = this.trace(x, y, marks);
     Object.assign(this, { xs: now.xs, all: now.all });
     now.outlines.forEach(([d, tips], i) => {
-      set(this.paths.childNodes[i], { d });
-      set(this.tips.childNodes[i], { d: tips ?? "", "stroke-width": Math.max(2, Math.min(6, 0.6 * now.pitch)) });
-      set(this.edges.childNodes[i], { d: marks[i] === "bar" ? "" : beyond(now.xs, now.all[i], plot) });
+      set(this.paths.children[i], { d });
+      set(this.tips.children[i], { d: tips ?? "", "stroke-width": Math.max(2, Math.min(6, 0.6 * now.pitch)) });
+      set(this.edges.children[i], { d: marks[i] === "bar" ? "" : beyond(now.xs, now.all[i], plot) });
     });
     this.spec.bands.forEach(([lower, upper], i) => {
       const back = polyline([...now.xs].reverse(), [...now.all[lower]].reverse()).replaceAll("M", "L");
-      set(this.bands.childNodes[i], { d: `${polyline(now.xs, now.all[upper])}${back}Z` });
+      set(this.bands.children[i], { d: `${polyline(now.xs, now.all[upper])}${back}Z` });
     });
     this.haunt(marks);
     this.mount(now);
   }
 
-  /** Fixed marks, rules, and what can be dragged. */
+  /** Fixed marks, rules, and what can be dragged. @param {Traces} traces */
   mount({ xs, all }) {
     const { left, top, width, height } = this.frame.plot;
+    /** @type {[from: number, to: number, row: number][]} */
     const taken = [];
     this.landmarks.forEach(({ line, name }, i) => {
       const x = near(this.frame.x(this.spec.landmarks[i].at));
       const seen = x >= left - 1 && x <= left + width + 1;
       set(line, { d: seen ? `M${x} ${top}v${height}` : "" });
-      const wide = textWidth(name.textContent, this.frame.font);
+      const wide = textWidth(this.spec.landmarks[i].label, this.frame.font);
       const from = x + 4 + wide <= left + width ? x + 4 : x - 4 - wide;
       let row = 0;
       while (taken.some(([a, b, other]) => other === row && from < b + 6 && a < from + wide + 6)) row++;
       taken.push([from, from + wide, row]);
       set(name, { x: near(from), y: top + 11 + 15 * row, visibility: seen ? "visible" : "hidden" });
     });
-    for (const handle of this.handles) {
-      if (handle.index !== undefined) {
-        const ys = all[handle.index];
-        set(handle.node, { d: ys ? (this.mark(handle.index) === "step" ? staircase(xs, ys) : polyline(xs, ys)) : "" });
-        continue;
-      }
+    for (const { index, node } of this.curves) {
+      const ys = all[index];
+      set(node, { d: ys ? (this.mark(index) === "step" ? staircase(xs, ys) : polyline(xs, ys)) : "" });
+    }
+    for (const handle of this.bars) {
       const level = handle.axis === "x";
       const at = near(this.frame[handle.axis](this.values[handle.name]));
       const [low, high] = level ? [left, left + width] : [top, top + height];
@@ -160,7 +198,10 @@ export class Lines extends View {
     }
   }
 
-  /** The outlines of tensors between the present axes, and the pixels of their points. */
+  /**
+   * The outlines of tensors between the present axes, and the pixels of their points.
+   * @type {(x: Tensor, y: Tensor, marks: string[]) => Traces}
+   */
   trace(x, y, marks) {
     const [count, points] = y.shape;
     const { plot } = this.frame;
@@ -186,17 +227,19 @@ export class Lines extends View {
     return { xs, all, pitch, outlines };
   }
 
-  /** The pinned lines, or those before the present movement, dashed, between the present axes. */
+  /**
+   * The pinned lines, or those before the present movement, dashed, between the present axes.
+   * @param {string[]} marks
+   */
   haunt(marks) {
-    const [x, y] = this.pinned ?? this.past ?? (this.both ? null : this.beside?.tensors) ?? [];
-    const count = y?.shape[0] === this.count ? this.count : 0;
-    const was = count ? this.trace(x, y, marks).outlines : [];
-    pool(this.ghosts, count, (i) => this.path("pe-ghost", i)).forEach((node, i) => {
+    const kept = this.pinned ?? this.past ?? (this.both ? null : this.beside?.tensors);
+    const was = kept?.[1].shape[0] === this.count ? this.trace(kept[0], kept[1], marks).outlines : [];
+    pool(this.ghosts, was.length, (i) => this.path("pe-ghost", i)).forEach((node, i) => {
       set(node, { d: was[i][0] || was[i][1] });
     });
   }
 
-  /** Nodes for each line, once. */
+  /** Nodes for each line, once. @param {number} count */
   begin(count) {
     this.count = count;
     const shown = this.spec.labels.length || this.both ? Math.min(count, 12) : 0;
@@ -209,20 +252,23 @@ export class Lines extends View {
     );
     const { bands } = this.spec;
     pool(this.bands, bands.length, (i) => this.path("pe-band", bands[i][1]));
-    for (const [group, name] of [[this.paths, "pe-line"], [this.tips, "pe-tips"], [this.edges, "pe-beyond"]]) {
-      pool(group, 0); // another number of lines has other marks
-      pool(group, count, (i) => this.path(name === "pe-line" ? `${name} ${this.kind(i)}` : name, i));
-    }
+    for (const group of [this.paths, this.tips, this.edges]) group.replaceChildren(); // another number of lines has other marks
+    pool(this.paths, count, (i) => this.path(`pe-line ${this.kind(i)}`, i));
+    pool(this.tips, count, (i) => this.path("pe-tips", i));
+    pool(this.edges, count, (i) => this.path("pe-beyond", i));
   }
 
+  /** @param {number} i */
   kind(i) {
     return this.mark(i).split("+").map((part) => `pe-mark-${part}`).join(" ");
   }
 
+  /** @type {(name: string, i: number) => SVGElement} */
   path(name, i) {
     return shape("path", { class: name, style: `--pe-colour: ${this.colour(i)}` });
   }
 
+  /** @type {(data: Float32Array, marks: string[]) => Axis} */
   across(data, marks) {
     const { spec } = this;
     let [low, high] = extent(data, spec.log_x ? 0 : -Infinity);
@@ -234,6 +280,7 @@ export class Lines extends View {
     return { low, high, log: spec.log_x, words: this.words, label: spec.x };
   }
 
+  /** @type {(data: Float32Array, marks: string[]) => Axis} */
   along(data, marks) {
     const { spec } = this;
     let ends = spec.limits;
@@ -245,23 +292,27 @@ export class Lines extends View {
     return { low: ends[0], high: ends[1], log: spec.log_y, label: spec.y, grid: true };
   }
 
-  /** The least distance between neighbours, in pixels. */
+  /** The least distance between neighbours, in pixels. @param {Float64Array} xs */
   pitch(xs) {
     let least = this.frame.plot.width;
     for (let i = 1; i < xs.length; i++) least = Math.min(least, Math.abs(xs[i] - xs[i - 1]));
     return least;
   }
 
-  /** What a line is drawn with: its outline, and the dots at its points. */
+  /**
+   * What a line is drawn with: its outline, and the dots at its points. Bars stand on `base`, beside those of other lines.
+   * @type {(mark: string, xs: Pixels, ys: Pixels, room: { base: number, pitch: number, share: number, index: number }) => string[]}
+   */
   outline(mark, xs, ys, { base, pitch, share, index }) {
     if (mark === "step") return [staircase(xs, ys)];
-    let d = mark.startsWith("line") ? polyline(...(xs.length > 2 * this.frame.plot.width ? envelope(xs, ys) : [xs, ys])) : "";
+    let d = "";
+    if (mark.startsWith("line")) d = xs.length > 2 * this.frame.plot.width ? polyline(...envelope(xs, ys)) : polyline(xs, ys);
     if (mark === "line") return [d];
     let dots = "";
     const { top, height } = this.frame.plot;
     const wide = Math.max(1, Math.min(48, 0.76 * pitch)) / Math.max(1, share);
     for (let i = 0; i < xs.length; i++) {
-      if (ys[i] !== ys[i]) continue;
+      if (Number.isNaN(ys[i])) continue;
       if (mark === "bar") d += `M${near(xs[i] + wide * (index - share / 2))} ${base}V${ys[i]}h${near(wide)}V${base}Z`;
       else if (mark === "stem") d += `M${xs[i]} ${base}V${ys[i]}`;
       if (mark !== "bar" && ys[i] >= top - 1 && ys[i] <= top + height + 1) dots += `M${xs[i]} ${ys[i]}h0`;
@@ -269,21 +320,25 @@ export class Lines extends View {
     return [d, dots];
   }
 
+  /** @type {(x: number) => Place | null} */
   locate(x) {
     const { left, width } = this.frame.plot;
     if (x < left - 8 || x > left + width + 8 || !this.xs.length) return null;
     return { index: nearest(this.xs, x) };
   }
 
+  /** @type {(place: Place | null, dx: number, dy: number) => Place | null} */
   step(place, dx, dy) {
     const last = this.xs.length - 1;
     return last < 0 ? null : { index: within((place?.index ?? (dx > 0 ? -1 : last + 1)) + (dx || -dy), 0, last) };
   }
 
+  /** @param {Place} place */
   named({ index }) {
     return { [this.spec.x]: this.tensors[0].data[index] };
   }
 
+  /** @param {Record<string, number>} names */
   find(names) {
     const value = names[this.spec.x];
     const [{ data }] = this.tensors;
@@ -293,6 +348,7 @@ export class Lines extends View {
     return Math.abs(data[index] - value) <= step / 2 ? { index } : null;
   }
 
+  /** @type {(place: Place) => Told} */
   tell({ index }) {
     const [x, y] = this.drawn;
     const [count, points] = y.shape;
@@ -301,7 +357,7 @@ export class Lines extends View {
     const word = this.words[at];
     const lines = Array.from({ length: count }, (_, i) => ({ value: y.data[i * points + index], place: this.all[i][index], i }));
     const shown = lines.filter(({ value }) => Number.isFinite(value));
-    const name = (i) => (count > 1 ? this.label(i, count) : "");
+    const name = (/** @type {number} */ i) => (count > 1 ? this.label(i, count) : "");
     return {
       title: `${this.spec.x} ${word ? `“${word}” (${format(at)})` : format(at)}`,
       values: (shown.length ? shown : lines).map(({ value, i }) => ({ name: name(i), text: format(value), colour: count > 1 ? this.colour(i) : undefined })),
@@ -311,12 +367,14 @@ export class Lines extends View {
     };
   }
 
+  /** @param {Tensor[]} tensors */
   summary([, y]) {
     const [count, points] = y.shape;
     const parts = Array.from({ length: count }, (_, i) => `${this.label(i, count)}: ${span(y.data.subarray(i * points, (i + 1) * points))}`);
     return this.titled(`${this.spec.y} against ${this.spec.x}; ${parts.join("; ")}`);
   }
 
+  /** @type {View["table"]} */
   table([x, y], most = { rows: y.shape[1], columns: y.shape[0] }) {
     const [count, points] = y.shape;
     const wide = Math.min(count, most.columns);

@@ -1,8 +1,13 @@
+// @ts-check
 // The probe: what a picture shows at one place, under the pointer, a finger or the arrow keys. It computes nothing.
 
 import { element, pool, set, shape, write } from "../dom.js";
 
+/** @import { Panel } from "../panel.js" */
+/** @import { Picture, Place, Point, Told } from "../types" */
+
 const HOLD = 350; // milliseconds that a finger rests before it probes; sooner it scrolls the page
+/** @type {Record<string, Point>} */
 const STEPS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1], PageUp: [10, 0], PageDown: [-10, 0] };
 
 /**
@@ -12,8 +17,13 @@ const STEPS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowD
  * a place stands for values of controls, `adopt(place)`, the key Enter sets them.
  */
 export class Probe {
+  /** @type {Place | null} */
+  place = null;
+  words = ""; // for those who do not see it
+
+  /** @param {Picture} view @param {Panel} panel */
   constructor(view, panel) {
-    const aim = (from, place) => panel.aim(from, place);
+    const aim = (/** @type {Place | null} */ place) => panel.aim(view, place);
     this.view = view;
     this.cross = shape("path", { class: "pe-cross" });
     this.dots = shape("g", { class: "pe-probe-dots" });
@@ -22,19 +32,21 @@ export class Probe {
     const { stage, frame } = view;
     frame.svg.append(this.layer);
     stage.append(this.chip);
-    Object.entries({ tabindex: 0, role: "slider", "aria-valuetext": "none", "aria-valuenow": 0 }).forEach(([n, v]) => stage.setAttribute(n, v));
-    const at = ({ clientX, clientY }) => view.locate(...view.pixel(clientX, clientY));
-    let held = null;
-    let clock = 0;
+    set(stage, { tabindex: 0, role: "slider", "aria-valuetext": "none", "aria-valuenow": 0 });
+    const at = (/** @type {PointerEvent} */ { clientX, clientY }) => view.locate(...view.pixel(clientX, clientY));
+    /** @type {number | null} */
+    let held = null; // a finger
+    /** @type {ReturnType<typeof setTimeout> | undefined} */
+    let clock;
     const leave = () => {
       clearTimeout(clock);
       held = null;
       stage.classList.remove("pe-probing");
-      if (document.activeElement !== stage) aim(view, null);
+      if (document.activeElement !== stage) aim(null);
     };
     stage.addEventListener("pointermove", (event) => {
       if (panel.held) return;
-      if (event.pointerType === "mouse" || held === event.pointerId) aim(view, at(event));
+      if (event.pointerType === "mouse" || held === event.pointerId) aim(at(event));
       else clearTimeout(clock); // the finger scrolls
     });
     stage.addEventListener("pointerdown", (event) => {
@@ -44,28 +56,28 @@ export class Probe {
         held = event.pointerId;
         view.probing = true; // so that the click at the end chooses nothing
         stage.classList.add("pe-probing");
-        aim(view, at(event));
+        aim(at(event));
       }, HOLD);
     });
     stage.addEventListener("touchmove", (event) => held !== null && event.preventDefault(), { passive: false });
     for (const kind of ["pointerleave", "pointerup", "pointercancel"]) {
-      stage.addEventListener(kind, (event) => (event.pointerType !== "mouse" || kind === "pointerleave") && leave());
+      stage.addEventListener(kind, (event) => (/** @type {PointerEvent} */ (event).pointerType !== "mouse" || kind === "pointerleave") && leave());
     }
     stage.addEventListener("contextmenu", (event) => held !== null && event.preventDefault());
     stage.addEventListener("keydown", (event) => {
-      if (event.key === "Escape") return aim(view, null);
+      if (event.key === "Escape") return aim(null);
       if (event.key === "Enter" && this.place && view.adopt) return panel.set(view.adopt(this.place));
       const step = STEPS[event.key];
       if (!step || event.altKey || event.ctrlKey || event.metaKey) return;
       event.preventDefault();
       const place = view.step(this.place, ...step);
-      aim(view, place);
+      aim(place);
       if (place) set(stage, { "aria-valuenow": Object.values(view.named(place))[0] ?? 0, "aria-valuetext": this.words });
     });
-    stage.addEventListener("blur", () => aim(view, null));
+    stage.addEventListener("blur", () => aim(null));
   }
 
-  /** Show what is at a place, or nothing. */
+  /** Show what is at a place, or nothing. @param {Place | null} place */
   show(place) {
     this.place = place;
     const hidden = !place;
@@ -73,7 +85,7 @@ export class Probe {
       this.chip.hidden = hidden;
       set(this.layer, { visibility: hidden ? "hidden" : "visible" });
     }
-    if (hidden) return;
+    if (!place) return;
     const { title, values, point, lines, dots } = this.view.tell(place);
     this.words = [title, values.map(({ name, text }) => (name ? `${name} ${text}` : text)).join(", ")].join(": ");
     set(this.cross, { d: lines });
@@ -81,10 +93,12 @@ export class Probe {
       set(node, { cx: dots[i].x, cy: dots[i].y, style: `--pe-colour: ${dots[i].colour}` });
     });
     const one = values.length === 1 && !values[0].name;
+    /** @type {Told["values"]} */
     const rows = [{ name: title, text: one ? values[0].text : "" }, ...(one ? [] : values)];
     pool(this.chip, rows.length, () => element("div", {}, element("span"), element("b"))).forEach((row, i) => {
-      write(row.firstChild, rows[i].name);
-      write(row.lastChild, rows[i].text);
+      const [name, text] = row.children;
+      write(name, rows[i].name ?? "");
+      write(text, rows[i].text);
       row.style.setProperty("--pe-colour", rows[i].colour ?? "transparent");
     });
     // Beside the point, on the side with room, and never under the pointer.

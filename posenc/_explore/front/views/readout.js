@@ -1,13 +1,17 @@
+// @ts-check
 // A few numbers with their names.
 
 import { element, write } from "../dom.js";
 import { format, grouped } from "../scale.js";
 import { View } from "./view.js";
 
-export class Readout extends View {
-  static takes = 1;
-  noun = "value";
+/** @import { Tensor, ViewSpec } from "../types" */
 
+export class Readout extends View {
+  noun = "value";
+  count = -1;
+
+  /** @param {ViewSpec} spec @param {HTMLElement} host */
   constructor(spec, host) {
     super(spec, host);
     this.stage.removeAttribute("role");
@@ -17,11 +21,13 @@ export class Readout extends View {
 
   describe() {} // its numbers are words already
 
+  /** @type {(value: number, i: number) => string} */
   text(value, i) {
     const { digits } = this.spec;
     return Number.isFinite(value) ? grouped(value, Array.isArray(digits) ? (digits[i] ?? 2) : digits) : format(value);
   }
 
+  /** @param {Tensor[]} tensors */
   draw([{ shape: [count], data }]) {
     if (this.count !== count) {
       this.count = count;
@@ -29,22 +35,29 @@ export class Readout extends View {
         ...Array.from({ length: count }, (_, i) => element("div", {}, element("dt", {}, this.label(i)), element("dd"))),
       );
     }
-    [...this.list.children].forEach((pair, i) => write(pair.lastChild, this.words(data, i)));
+    [...this.list.querySelectorAll("dd")].forEach((number, i) => {
+      write(number, this.words(data, i));
+    });
   }
 
-  /** The number, after the pinned one or before that of the other side. */
+  /**
+   * The number, after the pinned one or before that of the other side.
+   * @type {(data: Float32Array, i: number) => string}
+   */
   words(data, i) {
     const other = this.beside?.tensors[0].data[i];
     if (other !== undefined) return `${this.text(data[i], i)} / ${this.text(other, i)}`;
     return (this.pinned ? `${this.text(this.pinned[0].data[i], i)} → ` : "") + this.text(data[i], i);
   }
 
+  /** @param {Tensor[]} tensors */
   summary([{ shape: [count], data }]) {
-    const was = (i) => (this.pinned ? `pinned ${this.text(this.pinned[0].data[i], i)}, now ` : "");
+    const was = (/** @type {number} */ i) => (this.pinned ? `pinned ${this.text(this.pinned[0].data[i], i)}, now ` : "");
     return `${Array.from({ length: count }, (_, i) => `${this.label(i)} ${was(i)}${this.text(data[i], i)}`).join("; ")}.`;
   }
 
-  table([{ shape: [count], data }], most = { rows: count }) {
+  /** @type {View["table"]} */
+  table([{ shape: [count], data }], most = { rows: count, columns: 1 }) {
     return {
       head: ["name", "value"],
       rows: Array.from({ length: Math.min(count, most.rows) }, (_, i) => [this.label(i), data[i]]),

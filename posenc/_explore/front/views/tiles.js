@@ -1,3 +1,4 @@
+// @ts-check
 // Small multiples: several matrices, or one arrow in each plane, as small pictures with one scale.
 
 import { element } from "../dom.js";
@@ -5,43 +6,50 @@ import { Heatmap } from "./heatmap.js";
 import { Plane } from "./plane.js";
 import { View, extent } from "./view.js";
 
+/** @import { Control, Ends, Tensor, ViewSpec } from "../types" */
+
 const LEAST = 130; // pixels of a tile
 
 export class Tiles extends View {
-  static takes = 1;
+  /** @type {(Heatmap | Plane)[]} */
+  parts = [];
 
+  /** @param {ViewSpec} spec @param {HTMLElement} host @param {Control[]} controls */
   constructor(spec, host, controls) {
     super(spec, host);
     this.stage.classList.add("pe-tiles");
     this.controls = controls;
-    this.parts = [];
     if (spec.kind === "heatmap") this.mode = "now";
   }
 
+  /** @param {number} count */
   begin(count) {
     const { spec } = this;
-    const matrices = spec.kind === "heatmap";
     for (const part of this.parts) part.host.remove();
     this.parts = Array.from({ length: count }, (_, i) => {
       const box = element("div", { class: `pe-tile pe-${spec.kind}` });
       this.stage.append(box);
-      const title = matrices ? spec.tiles[i] : (spec.labels[i] ?? `arrow ${i + 1}`);
-      const own = matrices ? { tiles: [] } : { tiles: false, labels: [], colours: [this.colour(i)], drag: [] };
-      const part = new (matrices ? Heatmap : Plane)({ ...spec, ...own, title }, box, this.controls);
+      const title = Array.isArray(spec.tiles) ? spec.tiles[i] : (spec.labels[i] ?? `arrow ${i + 1}`);
+      const own = { ...spec, tiles: [], title };
+      const part = spec.kind === "heatmap"
+        ? new Heatmap(own, box, this.controls)
+        : new Plane({ ...own, labels: [], colours: [this.colour(i)], drag: [] }, box, this.controls);
       part.least = LEAST - 20;
       return part;
     });
-    if (matrices && count) this.foot.replaceChildren(...this.parts[0].ends);
+    const [first] = this.parts;
+    if (first instanceof Heatmap) this.foot.replaceChildren(...first.ends);
     this.connected?.(this.parts);
   }
 
-  /** The tensors of one tile. */
+  /** The tensors of one tile. @type {(tensor: Tensor, i: number) => Tensor[]} */
   part({ shape: [, ...rest], data }, i) {
     if (this.spec.kind === "plane") return [{ shape: [1, 2], data: data.subarray(2 * i, 2 * i + 2) }];
     const size = rest[0] * rest[1];
     return [{ shape: rest, data: data.subarray(i * size, (i + 1) * size) }];
   }
 
+  /** @param {Tensor[]} tensors */
   draw([tensor]) {
     const count = tensor.shape[0];
     if (this.parts.length !== count) this.begin(count);
@@ -51,12 +59,14 @@ export class Tiles extends View {
       part.airy = Boolean(this.spec.y);
       part.values = this.values;
       part.given = this.spec.kind === "heatmap" && !this.spec.limits ? this.ends(tensor.data) : null;
-      for (const kept of ["past", "pinned"]) part[kept] = this[kept]?.[0].shape[0] === count ? this.part(this[kept][0], i) : null;
-      if ("mode" in part) part.mode = this.mode ?? "now";
+      part.past = this.past?.[0].shape[0] === count ? this.part(this.past[0], i) : null;
+      part.pinned = this.pinned?.[0].shape[0] === count ? this.part(this.pinned[0], i) : null;
+      part.mode = this.mode;
       part.update(this.part(tensor, i));
     });
   }
 
+  /** @type {(data: Float32Array) => Ends} */
   ends(data) {
     const [low, high] = extent(data);
     const end = Math.max(Math.abs(low), Math.abs(high)) || 1;
@@ -67,6 +77,7 @@ export class Tiles extends View {
     return this.titled(this.parts.map((part) => part.summary(part.tensors).replace(/\.$/, "")).join("; "));
   }
 
+  /** @type {View["table"]} */
   table([tensor], most) {
     const tables = this.parts.map((part, i) => ({ ...part.table(this.part(tensor, i), most), name: part.spec.title }));
     const first = tables[0] ?? { head: [], rows: [], size: [0, 0] };

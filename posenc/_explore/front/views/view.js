@@ -1,11 +1,20 @@
+// @ts-check
 // What all views share: a title, a stage to draw on, and the order of things.
 
 import { element } from "../dom.js";
 import { format } from "../scale.js";
 
+/** @import { Panel } from "../panel.js" */
+/** @import { Adopt, Ends, Handle, Most, Point, Table, Tensor, Values, ViewSpec } from "../types" */
+/** @import { Frame } from "./axes.js" */
+
+/** @type {(value: number, low: number, high: number) => number} */
 export const within = (value, low, high) => Math.max(low, Math.min(high, value));
 
-/** The smallest and the largest of the finite numbers; 0 to 1 where there are none. */
+/**
+ * The smallest and the largest of the finite numbers; 0 to 1 where there are none.
+ * @type {(data: Float32Array, above?: number) => Ends}
+ */
 export function extent(data, above = -Infinity) {
   let low = Infinity;
   let high = -Infinity;
@@ -18,12 +27,46 @@ export function extent(data, above = -Infinity) {
 }
 
 export class View {
+  noun = ""; // what one of the things is that it shows
+  takes = 1; // tensors
+  /** @type {Frame} of a picture with axes */
+  frame;
+  /** @type {Tensor[]} the present ones */
+  tensors;
+  /** @type {Tensor[] | null} those of the pinned state */
+  pinned = null;
+  /** @type {Tensor[] | null} those before the present movement */
+  past = null;
+  /** @type {{ tensors: Tensor[], names: string[] } | null} the other side of a comparison, and what both are called */
+  beside = null;
+  /** @type {Ends | null} a scale that it shares with other pictures */
+  given = null;
+  /** @type {string | undefined} of a matrix, what it shows while a state is pinned */
+  mode;
+  /** @type {boolean | undefined} whether there is room above for a title of the vertical axis */
+  airy;
+  /** @type {string} the side of a comparison, where each side has a view */
+  side = "";
+  /** @type {View} of such views the first one */
+  main = this;
+  /** @type {View[] | undefined} views in this one */
+  parts;
+  /** @type {Handle[]} what can be taken and dragged */
+  handles = [];
+  /** @type {Adopt | undefined} the values of controls for which a place stands, where it does */
+  adopt;
+  /** @type {((parts: View[]) => void) | undefined} is told of new parts */
+  connected;
+  probing = false; // by a finger that rests
+
+  /** @param {ViewSpec} spec @param {HTMLElement} host */
   constructor(spec, host) {
     this.spec = spec;
     this.host = host;
     this.widest = 820; // pixels; the panel says how much room there is
     this.tallest = 380;
     this.least = 220;
+    /** @type {Values} */
     this.values = {}; // of the controls, for which the tensors were computed
     this.head = element("p", { class: "pe-view-title" }, spec.title ?? "");
     this.legend = element("div", { class: "pe-swatches" });
@@ -37,13 +80,30 @@ export class View {
     return Math.max(this.least, Math.min(this.stage.clientWidth || 480, this.widest));
   }
 
-  /** The place in the picture, in its own pixels, of a place in the window. */
+  /** What it needs of its panel, once. @param {Panel} _panel */
+  connect(_panel) {}
+
+  /** Each kind of views draws in its own way. @param {Tensor[]} _tensors */
+  draw(_tensors) {}
+
+  /** What there is to see, in a sentence. @param {Tensor[]} _tensors @returns {string} */
+  summary(_tensors) {
+    return "";
+  }
+
+  /** The numbers, at most so many. @param {Tensor[]} _tensors @param {Most} [_most] @returns {Table} */
+  table(_tensors, _most) {
+    return { head: [], rows: [], size: [0, 0] };
+  }
+
+  /** The place in the picture, in its own pixels, of a place in the window. @type {(x: number, y: number) => Point} */
   pixel(x, y) {
     const box = this.frame.svg.getBoundingClientRect();
     const scale = this.frame.width / box.width;
     return [(x - box.left) * scale, (y - box.top) * scale];
   }
 
+  /** @param {Tensor[]} tensors */
   update(tensors) {
     const first = !this.tensors;
     this.tensors = tensors;
@@ -60,19 +120,23 @@ export class View {
     this.stage.setAttribute("aria-label", this.summary(this.tensors));
   }
 
+  /** @param {number} i */
   label(i) {
     return this.spec.labels[i] ?? `${this.noun} ${i + 1}`;
   }
 
+  /** @param {number} i */
   colour(i) {
     return this.spec.colours[i % this.spec.colours.length];
   }
 
+  /** @param {string} text */
   titled(text) {
-    return `${this.spec.title ? this.spec.title + ": " : ""}${text}.`;
+    return `${this.spec.title ? `${this.spec.title}: ` : ""}${text}.`;
   }
 }
 
+/** @param {Float32Array} data */
 export const span = (data) => {
   const [low, high] = extent(data);
   return `values from ${format(low)} to ${format(high)}`;
