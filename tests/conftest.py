@@ -1,6 +1,8 @@
 """What all unit tests share: reproducible numbers, a device to run on, and the tables that are kept."""
 
+import functools
 import re
+from collections.abc import Iterator
 from importlib import metadata
 from typing import Any
 
@@ -33,6 +35,23 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for mark, pattern in LONGER.items():
             if pattern.search(item.nodeid):
                 item.add_marker(mark)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def table_of_operators() -> Iterator[None]:
+    """torch's exporter reads its table of operators anew each time, which takes longer than an export: here, once."""
+    export = torch.onnx.export
+
+    def first(*arguments: Any, **options: Any) -> Any:
+        from torch.onnx._internal.exporter._registration import ONNXRegistry
+
+        patch.setattr(torch.onnx, "export", export)
+        patch.setattr(ONNXRegistry, "from_torchlib", staticmethod(functools.cache(ONNXRegistry.from_torchlib)))
+        return export(*arguments, **options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(torch.onnx, "export", first)
+        yield
 
 
 @pytest.fixture(autouse=True)

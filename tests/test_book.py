@@ -175,6 +175,19 @@ LOOKS = """() => {
   }
   axe.configure({ rules: [{ id: "color-contrast", selector: "[data-look]" }] });
 }"""
+COLOURED = """async () => {  // once every colour has passed into that of the theme
+  await new Promise(requestAnimationFrame);
+  const passing = () => document.getAnimations().filter(each => each instanceof CSSTransition);
+  while (passing().length) await Promise.allSettled(passing().map(each => each.finished));
+}"""
+FIRST = """async () => {
+  const { panel } = document.querySelector("figure.pe-panel");
+  panel.root.scrollIntoView();
+  for (const late = Date.now() + 20000; !panel.tensors && Date.now() < late;) await new Promise(requestAnimationFrame);
+  const { stage, frame } = panel.views[0].parts?.[0] ?? panel.views[0];
+  return stage.getBoundingClientRect().top + scrollY + frame.plot.top + frame.plot.height;
+}"""
+ARRANGED = "() => new Promise(painted => requestAnimationFrame(() => requestAnimationFrame(painted)))"
 AXE_RUN = """options => axe.run(document, {...options, resultTypes: ['violations'], preload: false}).then(found =>
   found.violations.map(({ id, help, nodes }) => `${id}: ${help}: ` +
     nodes.slice(0, 5).map(node => node.html.slice(0, 200)).join(" and ")))"""
@@ -188,7 +201,7 @@ def accessible(opened: Opened) -> tuple[list[str], list[str]]:
     found = []
     for theme, options in (("light", {}), ("dark", {"runOnly": ["color-contrast"]})):
         opened.page.evaluate(f"document.documentElement.dataset.theme = '{theme}'")
-        opened.page.wait_for_timeout(200)
+        opened.page.evaluate(COLOURED)
         opened.page.evaluate(LOOKS)
         found.append(opened.page.evaluate(AXE_RUN, options))
     return found[0], found[1]
@@ -208,6 +221,8 @@ class Visit:
     wrong: list[str]
     panels: float | Exception
     """The largest difference from torch when every control moved, or what went wrong."""
+    first: float
+    """Where the first picture of the first panel ends, in pixels from the top of the page."""
     light: list[str]
     dark: list[str]
 
@@ -234,7 +249,8 @@ def visit(request: pytest.FixtureRequest, book: Path, browser: Browser) -> Itera
         formulas, bare = page.locator(".math").count(), page.evaluate(BARE)
         wrong = page.locator("mjx-merror").all_text_contents()
         page.set_viewport_size(DESK)
-        page.wait_for_timeout(300)
+        page.evaluate(ARRANGED)
+        first = page.evaluate(FIRST) if request.param in CHAPTERS else 0.0
         panels: float | Exception = 0.0
         try:
             panels = differences(page, explorers(book, request.param))
@@ -242,7 +258,7 @@ def visit(request: pytest.FixtureRequest, book: Path, browser: Browser) -> Itera
             panels = error
         problems = list(opened.problems)
         light, dark = accessible(opened)
-        found = Visit(problems, files, width, wide, cut, formulas, bare, wrong, panels, light, dark)
+        found = Visit(problems, files, width, wide, cut, formulas, bare, wrong, panels, first, light, dark)
         faults = (problems, width > PHONE["width"], cut, bare, wrong, isinstance(panels, Exception), light, dark)
         clean = not any(faults)
         yield found
@@ -309,6 +325,11 @@ def test_every_control_moves_and_the_page_equals_torch(
         raise visit.panels
     print(f"largest difference from torch {visit.panels:.1e}")
     record_property("largest difference from torch", visit.panels)
+
+
+@each(CHAPTERS)
+def test_the_first_panel_stands_on_the_first_screen(visit: Visit) -> None:
+    assert visit.first <= DESK["height"]
 
 
 @each(CHAPTERS)

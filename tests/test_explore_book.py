@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import shutil
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 import torch
@@ -15,7 +16,7 @@ import torch
 from posenc import Heatmap, Lines, Plane, Readout, explore, logarithmic, sinusoidal
 from posenc._explore.explorer import Explorer
 from tests.browser import served
-from tests.panels import compare, live, read, settled, site
+from tests.panels import Shared, compare, live, read, settled, site
 
 ROOT = Path(__file__).parents[1]
 CHAPTERS = sorted(path.stem for path in (ROOT / "chapters").glob("*.ipynb"))
@@ -102,8 +103,21 @@ def opened(made, open_page):
     return open_page((made / "index.html").as_uri())
 
 
-def test_labels_and_values_reach_the_page_as_text(opened):
-    page = opened.page
+@pytest.fixture(scope="module")
+def shared(made, browser):
+    page = Shared(browser, (made / "index.html").as_uri(), "explore-book")
+    yield page
+    page.close()
+
+
+@pytest.fixture
+def page(shared, request):
+    """The page of those tests that do no more than move its panels: they share it."""
+    with shared.lent(request.node) as opened:
+        yield opened.page
+
+
+def test_labels_and_values_reach_the_page_as_text(page):
     live(page, "explore-turned")
     root = page.locator("#explore-turned")
     root.get_by_role("combobox").select_option(label=EVIL)
@@ -117,8 +131,7 @@ def test_labels_and_values_reach_the_page_as_text(opened):
     assert EVIL in root.locator(".pe-plane svg").text_content()
 
 
-def test_rubbish_in_a_field_is_refused_in_place(opened):
-    page = opened.page
+def test_rubbish_in_a_field_is_refused_in_place(page):
     live(page, "explore-encoding")
     root = page.locator("#explore-encoding")
     field, message = root.get_by_role("textbox", name="base, exact value"), root.locator(".pe-message")
@@ -137,8 +150,7 @@ def test_rubbish_in_a_field_is_refused_in_place(opened):
     assert compare(got, Explorer(encoding, (Heatmap(), Lines()), ranges)) < 1e-4
 
 
-def test_what_is_not_a_number_is_said_and_left_blank(opened):
-    page = opened.page
+def test_what_is_not_a_number_is_said_and_left_blank(page):
     live(page, "explore-odd")
     root = page.locator("#explore-odd")
     slider = root.get_by_role("slider")
@@ -215,7 +227,8 @@ def test_slow_functions_are_drawn_with_and_without_a_worker(worker, made_server,
 def test_a_chapter_works_under_the_policy_that_the_readme_names(book, open_page):
     assert POLICY in " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
     with served(book) as address:
-        opened = open_page(f"{address}/chapters/alibi.html")
+        opened = open_page("about:blank")
+        opened.host = urlsplit(address).netloc
         page = guarded(opened, f"{address}/chapters/alibi.html", POLICY)
         live(page, "explore-one-head")
         page.wait_for_selector("mjx-container")
@@ -292,8 +305,7 @@ def test_a_panel_that_is_removed_while_it_computes_ends_quietly(opened):
     assert not opened.problems
 
 
-def test_panels_that_compute_at_once_do_not_disturb_each_other(opened):
-    page = opened.page
+def test_panels_that_compute_at_once_do_not_disturb_each_other(page):
     for identity in ("explore-encoding", "explore-turned", "explore-still"):
         live(page, identity)
     shapes = page.evaluate(
@@ -376,8 +388,7 @@ def test_a_link_reopens_the_same_state(address, made, open_page, request):
     assert 0 <= top < 300
 
 
-def test_everything_has_a_name_a_value_and_words(opened):
-    page = opened.page
+def test_everything_has_a_name_a_value_and_words(page):
     live(page, "explore-encoding")
     root = page.locator("#explore-encoding")
     slider = root.get_by_role("slider", name="base", exact=True)

@@ -12,7 +12,7 @@ import torch
 from posenc import Formula, Heatmap, Lines, Plane, Readout, explore, logarithmic
 from posenc._explore.explorer import Explorer
 from posenc._explore.formula import markup, tree
-from tests.panels import live, read, settled, site
+from tests.panels import Shared, live, read, settled, site
 
 TEXT = ["the", "cat", "sat", "on", "the", "mat", "and", "looked", "at", "the", "other", "cat"]
 POS = torch.arange(12)
@@ -84,9 +84,18 @@ def made(tmp_path_factory):
     return folder
 
 
+@pytest.fixture(scope="module")
+def shared(made, browser):
+    page = Shared(browser, (made / "index.html").as_uri(), "explore-hands")
+    yield page
+    page.close()
+
+
 @pytest.fixture
-def page(made, open_page):
-    return open_page((made / "index.html").as_uri()).page
+def page(shared, request):
+    """The page that the tests share, its panels as they began."""
+    with shared.lent(request.node) as opened:
+        yield opened.page
 
 
 def values(page, identity):
@@ -230,7 +239,8 @@ def test_a_finger_drags_a_handle_and_scrolls_elsewhere(made, open_page):
     assert values(page, "explore-bias") == before
 
 
-def test_a_drag_that_leaves_the_window_ends_and_a_second_finger_changes_nothing(page):
+def test_a_drag_that_leaves_the_window_ends_and_a_second_finger_changes_nothing(made, open_page):
+    page = open_page((made / "index.html").as_uri()).page
     live(page, "explore-arrows")
     start = place(page, "explore-arrows", 1, 3, 0.98)
     drag(page, "explore-arrows", start, (-50, start[1]), release=False)
@@ -299,7 +309,8 @@ def test_with_reduced_motion_a_button_takes_single_steps(made, open_page):
     assert not page.evaluate("document.getElementById('explore-arrows').panel.motion.playing")
 
 
-def test_two_sides_are_shown_with_their_difference(page):
+def test_two_sides_are_shown_with_their_difference(made, open_page):
+    page = open_page((made / "index.html").as_uri()).page
     live(page, "explore-sides")
     explorer = Explorer(sides, (Heatmap(), Lines(), Readout()), {"kind": KINDS, "gain": (0.0, 3.0), "query": (0, 11)})
     near, far = (explorer.run({"kind": kind})[0].numpy() for kind in (1.0, 0.1))

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from posenc import Heatmap, Lines, Plane, Readout, explore
-from tests.panels import FAULTS, live, read, settled, site
+from tests.panels import FAULTS, Shared, live, read, settled, site
 
 MARKS = ["line", "step", "stem", "bar", "dot"]
 
@@ -80,8 +80,23 @@ def made(tmp_path_factory):
     return folder
 
 
+@pytest.fixture(scope="module")
+def shared(made, browser):
+    page = Shared(browser, (made / "index.html").as_uri(), "explore-views")
+    yield page
+    page.close()
+
+
 @pytest.fixture
-def page(made, open_page):
+def page(shared, request):
+    """The page that the tests share, its panels as they began."""
+    with shared.lent(request.node) as opened:
+        yield opened.page
+
+
+@pytest.fixture
+def own_page(made, open_page):
+    """A page for one test, which leaves it in a state that others must not find."""
     return open_page((made / "index.html").as_uri()).page
 
 
@@ -456,7 +471,8 @@ def test_a_ghost_moves_with_the_axes(page):
 LINK = "<p style='position: fixed; top: 0'><a href='#explore-curves?height=3&points=20'>With height 3</a></p>"
 
 
-def test_a_link_sets_a_panel_that_is_in_view_where_it_stands_and_back_returns(page):
+def test_a_link_sets_a_panel_that_is_in_view_where_it_stands_and_back_returns(own_page):
+    page = own_page
     live(page, "explore-curves")
     page.evaluate("html => document.body.insertAdjacentHTML('beforeend', html)", LINK)
     page.locator("#explore-curves .pe-stage").scroll_into_view_if_needed()
@@ -474,7 +490,8 @@ def test_a_link_sets_a_panel_that_is_in_view_where_it_stands_and_back_returns(pa
     page.wait_for_function(shown, arg=3)
 
 
-def test_a_link_to_a_panel_out_of_sight_leads_there(page):
+def test_a_link_to_a_panel_out_of_sight_leads_there(own_page):
+    page = own_page
     live(page, "explore-nothing")
     live(page, "explore-curves")
     page.evaluate("html => document.body.insertAdjacentHTML('beforeend', html)", LINK)
@@ -486,8 +503,8 @@ def test_a_link_to_a_panel_out_of_sight_leads_there(page):
 
 
 @pytest.mark.parametrize("motion", ["reduce", "no-preference"])
-def test_a_link_moves_a_panel_before_the_eyes_of_those_who_like_motion(motion, made, open_page):
-    page = open_page((made / "index.html").as_uri(), reduced_motion=motion).page
+def test_a_link_moves_a_panel_before_the_eyes_of_those_who_like_motion(motion, page):
+    page.emulate_media(reduced_motion=motion)
     live(page, "explore-curves")
     seen = page.evaluate(
         """async () => { const { panel } = document.getElementById("explore-curves"), seen = [];
@@ -499,6 +516,7 @@ def test_a_link_moves_a_panel_before_the_eyes_of_those_who_like_motion(motion, m
     assert seen == sorted(seen)
     assert (len(set(seen)) > 2) is (motion == "no-preference")
     assert seen[-1] == 3
+    page.emulate_media(reduced_motion="reduce")  # as it was
 
 
 def test_lines_tell_each_value_and_arrows_their_tips(page):
@@ -585,7 +603,8 @@ def test_a_panel_fills_the_screen_and_gives_it_back(page):
     assert plot(page, "explore-sentence") == small
 
 
-def test_faults_of_form_are_found(page):
+def test_faults_of_form_are_found(own_page):
+    page = own_page
     live(page, "explore-spread")
     live(page, "explore-masked")
     found = page.evaluate(
@@ -604,3 +623,19 @@ def test_faults_of_form_are_found(page):
           view.size = () => [200, 120]; view.frame.key = null; return ({FAULTS})(panel); }}"""
     )
     assert any("oblong" in fault for fault in found)
+
+
+def test_a_fault_that_only_a_phone_shows_is_found_once_the_words_are_others(own_page):
+    live(own_page, "explore-spread")
+    before, again, found = own_page.evaluate(
+        f"""() => {{
+          const {{ panel }} = document.getElementById("explore-spread"), view = panel.views[0], forms = new Set();
+          const faults = {FAULTS}, before = faults(panel, forms), again = faults(panel, forms);
+          view.frame.key = null;
+          view.frame.choose = () => [60, 240, 345].map(n => ({{ at: n, text: "a long label", place: n, wide: 70 }}));
+          view.draw(view.tensors);
+          return [before, again, faults(panel, forms)]; }}"""
+    )
+    assert before == again == []
+    assert found
+    assert all(fault.startswith("320: ") for fault in found)
