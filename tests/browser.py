@@ -45,7 +45,9 @@ WALK = """async () => {
     await new Promise(painted => setTimeout(painted));
   }
 }"""
-MATHJAX_DONE = "() => !window.MathJax?.startup || MathJax.startup.promise.then(() => true)"
+MATHJAX_DONE = (
+    "() => !window.MathJax?.startup || MathJax.startup.promise.then(() => document.fonts.ready).then(() => true)"
+)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -332,6 +332,11 @@ def test_two_sides_are_shown_with_their_difference(made, open_page):
     page.wait_for_function("document.getElementById('explore-sides').panel.all[2].drawn[0].data.every(v => v === 0)")
     page.locator("#explore-sides").get_by_label("B: kind").select_option("level")
     settled(page, "explore-sides")
+    page.locator("#explore-sides").get_by_role("button", name="Reset").click()
+    settled(page, "explore-sides")
+    assert page.locator("#explore-sides .pe-swatch").all_inner_texts() == ["near", "far"]
+    page.locator("#explore-sides").get_by_label("B: kind").select_option("level")
+    settled(page, "explore-sides")
     page.locator("#explore-sides").get_by_role("button", name="Copy link").click()
     page.reload()
     page.wait_for_selector("#explore-sides.pe-live")

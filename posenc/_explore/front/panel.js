@@ -99,7 +99,7 @@ export class Panel {
       busy: (yes) => this.busy(yes),
     });
     const versus = /** @type {Choice | undefined} */ (spec.controls.find(({ name }) => name === spec.compare));
-    if (versus) this.other = (this.values[versus.name] + 1) % versus.labels.length;
+    if (versus) this.other = next(versus, this.values[versus.name]);
     this.build(versus);
     panels.add(this);
   }
@@ -152,7 +152,7 @@ export class Panel {
 
   tools() {
     this.pinning = tool("Pin", () => this.pin(), { "aria-pressed": "false", hidden: Boolean(this.spec.compare) });
-    const made = element("div", { class: "pe-tools" }, tool("Reset", () => this.set(this.starts)), this.pinning);
+    const made = element("div", { class: "pe-tools" }, tool("Reset", () => this.reset()), this.pinning);
     if (this.engine.link) made.append(tool("Copy link", () => this.copyLink()));
     if (document.fullscreenEnabled) {
       made.append(tool("Full screen", () => this.enlarge()));
@@ -207,6 +207,13 @@ export class Panel {
   opposite(versus) {
     this.against = makeControl({ ...versus, label: `B: ${versus.label}` }, `${this.id}-other`, this.other, { move: (value) => this.oppose(value) });
     return this.against.host;
+  }
+
+  /** Every control where it began, those of both sides of a comparison. */
+  reset() {
+    const versus = this.spec.controls.find(({ name }) => name === this.spec.compare);
+    if (versus) this.oppose(next(/** @type {Choice} */ (versus), this.starts[versus.name]));
+    this.set(this.starts);
   }
 
   /** @param {number} value */
@@ -277,6 +284,10 @@ export class Panel {
     const phone = matchMedia("(max-width: 560px)").matches;
     const first = this.views.find(({ spec }) => !WIDE.includes(spec.kind));
     this.body.classList.toggle("pe-phone", phone);
+    if (phone && first && first.host.parentNode !== this.body) this.body.insertBefore(first.host, this.controls);
+    if (!phone && first?.host.parentNode === this.body) {
+      this.stages.insertBefore(first.host, this.stages.children[this.all.indexOf(first)]);
+    }
     const full = document.fullscreenElement === this.root;
     // A panel at the top of a page fits into the first screen.
     const above = this.stages.getBoundingClientRect().top + scrollY;
@@ -284,10 +295,6 @@ export class Panel {
     for (const view of this.all) {
       view.widest = full ? 1600 : 820;
       view.tallest = full ? Math.round(0.55 * innerHeight) : phone ? Math.min(330, Math.round(0.3 * innerHeight)) : high;
-    }
-    if (phone && first && first.host.parentNode !== this.body) this.body.insertBefore(first.host, this.controls);
-    if (!phone && first?.host.parentNode === this.body) {
-      this.stages.insertBefore(first.host, this.stages.children[this.all.indexOf(first)]);
     }
     /** @type {[view: View, least: number][][]} */
     const rows = [];
@@ -644,6 +651,9 @@ export class Panel {
 /** The names of what a formula shows. @type {(tree: Tree) => string[]} */
 const placesOf = ([, { place }, children]) =>
   [place, ...children.flatMap((child) => (typeof child === "string" ? [] : placesOf(child)))].filter(Boolean);
+
+/** The choice after another, with which it is compared at the start. @type {(versus: Choice, choice: number) => number} */
+const next = (versus, choice) => (choice + 1) % versus.labels.length;
 
 /** One scale for two matrices. @type {(view: Heatmap, mine: Tensor[], theirs: Tensor[]) => Ends} */
 function both(view, [a], [b]) {

@@ -379,7 +379,7 @@ export class Lines extends View {
     const [count, points] = y.shape;
     const wide = Math.min(count, most.columns);
     return {
-      head: [this.spec.x, ...Array.from({ length: wide }, (_, i) => this.label(i, count))],
+      head: [this.spec.x || "place", ...Array.from({ length: wide }, (_, i) => this.label(i, count))],
       rows: Array.from({ length: Math.min(points, most.rows) }, (_, p) => [x.data[p], ...Array.from({ length: wide }, (_, i) => y.data[i * points + p])]),
       size: [points, count],
     };

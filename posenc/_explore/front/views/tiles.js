@@ -18,6 +18,7 @@ export class Tiles extends View {
   constructor(spec, host, controls) {
     super(spec, host);
     this.stage.classList.add("pe-tiles");
+    this.stage.setAttribute("role", "group"); // each tile is a picture
     this.controls = controls;
     if (spec.kind === "heatmap") this.mode = "now";
   }
