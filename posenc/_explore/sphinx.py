@@ -37,7 +37,7 @@ def _bundled(app: Any) -> None:
 
 def _scripts(app: Any, page: str, template: str, context: dict[str, Any], doctree: Any) -> None:
     if "pe-panel" in context.get("body", ""):
-        app.add_js_file("posenc/page.js", loading_method="defer")
+        app.add_js_file("posenc/page.js", loading_method="async", **{"data-early": "yes"})
 
 
 def _explain(app: Any, error: Exception | None) -> None:

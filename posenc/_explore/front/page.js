@@ -10,7 +10,8 @@ import { scrub } from "./scrub.js";
 /** @typedef {(fraction: number | null) => void} Progress @typedef {Uint8Array<ArrayBuffer>} Bytes @typedef {{ wasm: Bytes }} Loaded */
 
 const SLOW = 12; // milliseconds of a run that are too many for the page's own thread
-const BASE = new URL(".", /** @type {HTMLScriptElement} */ (document.currentScript).src);
+const SCRIPT = /** @type {HTMLScriptElement} */ (document.currentScript);
+const BASE = new URL(".", SCRIPT.src);
 
 /** The bytes of a text in base64; millions of them, so that a plain loop is worth it. @param {string} base64 */
 function decode(base64) {
@@ -268,14 +269,15 @@ function open(root) {
   addressed();
 }
 
-document.querySelectorAll("figure.pe-panel").forEach(open);
-
-// A link without a value, [0.4](#explore-NAME?theta), is a number of the panel: it shows the present value and can be dragged.
-for (const link of /** @type {NodeListOf<HTMLAnchorElement>} */ (document.querySelectorAll("a[href*='#explore-']"))) {
+/**
+ * A link without a value, [0.4](#explore-NAME?theta), is a number of the panel: it shows the present value and can be dragged.
+ * @param {HTMLAnchorElement} link
+ */
+function follow(link) {
   const [id, query = ""] = link.hash.slice(1).split("?");
   const panel = document.getElementById(id)?.panel;
   const control = panel?.spec.controls.find(({ name, kind }) => name === query && kind === "slider");
-  if (!panel || !control) continue;
+  if (!panel || !control) return;
   let dragged = false;
   scrub(link, panel, control.name, () => (dragged = true));
   link.title = "drag to the left or right";
@@ -283,3 +285,13 @@ for (const link of /** @type {NodeListOf<HTMLAnchorElement>} */ (document.queryS
   link.addEventListener("click", (event) => dragged && event.preventDefault());
   panel.root.addEventListener("pe-drawn", ({ detail }) => write(link, format(detail[control.name])));
 }
+
+function start() {
+  document.querySelectorAll("figure.pe-panel").forEach(open);
+  /** @type {NodeListOf<HTMLAnchorElement>} */ (document.querySelectorAll("a[href*='#explore-']")).forEach(follow);
+}
+
+// In a book the first panel is at the top, so the runtime is loaded while the page is still being read.
+if (SCRIPT.dataset.early) load().catch(() => {});
+if (document.readyState === "loading") document.addEventListener("readystatechange", start, { once: true });
+else start();
