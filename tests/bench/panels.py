@@ -38,10 +38,10 @@ DRAW = """async id => {
   const drawn = [], computed = [];
   for (let i = 0; i < 30; i++) {
     let begin = performance.now();
-    await panel.compute(panel.values);
+    const [tensors, others] = await panel.compute(panel.values);
     computed.push(performance.now() - begin);
     begin = performance.now();
-    panel.show(panel.tensors, panel.shown, panel.spec.compare ? (await panel.compute(panel.values))[1] : null);
+    panel.show(tensors, panel.shown, others);
     void panel.body.offsetHeight;
     drawn.push(performance.now() - begin);
   }
