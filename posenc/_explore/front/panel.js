@@ -2,7 +2,7 @@
 // The panel: controls, views, messages. What computes is an engine: the kernel's (widget.js) or the page's (page.js).
 
 import { makeControl } from "./controls.js";
-import { element } from "./dom.js";
+import { element, write } from "./dom.js";
 import { Latest } from "./latest.js";
 import { Motion, still } from "./motion.js";
 import { format, toHash } from "./scale.js";
@@ -597,7 +597,7 @@ export class Panel {
     view.beside = { tensors: theirs, names };
     const scale = view instanceof Heatmap && !view.spec.limits ? both(view, mine, theirs) : null;
     for (const each of this.all.filter(({ main }) => main === view)) {
-      if (each.side) each.head.textContent = [view.spec.title, titles[each.side]].filter(Boolean).join(": ");
+      if (each.side) write(each.head, [view.spec.title, titles[each.side]].filter(Boolean).join(": "));
       if (each.side !== "B − A") each.given = scale;
       if (each === view) continue;
       each.values = { ...values, [compare]: this.other };
