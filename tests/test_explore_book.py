@@ -335,12 +335,14 @@ def test_the_runtime_loads_once_and_only_when_an_explorer_comes_near(made, open_
     assert sum((made / "posenc" / name).stat().st_size for name in ("runtime.js", "runtime.wasm.gz")) <= 4e6
 
 
-def test_progress_is_shown_while_the_runtime_loads(made, open_page):
-    opened = open_page((made / "index.html").as_uri())
-    page = opened.page
-    page.route("**/runtime.wasm.js", lambda route: (page.wait_for_timeout(400), route.continue_()))
+def test_progress_is_shown_while_the_runtime_loads(made_server, open_page):
+    page, held = open_page(f"{made_server}/index.html").page, []
+    page.route("**/runtime.wasm.gz", lambda route: held.append(route))  # on its way until the progress has been seen
     page.evaluate("document.getElementById('explore-encoding').scrollIntoView()")
     page.wait_for_selector("#explore-encoding progress:not([hidden])", state="visible")
+    while not held:
+        page.wait_for_timeout(20)
+    held.pop().continue_()
     page.wait_for_selector("#explore-encoding.pe-live")
     page.wait_for_selector("#explore-encoding progress", state="hidden")
 
