@@ -369,9 +369,23 @@ def _heatmap(ax: Axes, view: Heatmap, matrix: np.ndarray) -> None:
     for axis, words, start in ((ax.xaxis, view.columns[:columns], left), (ax.yaxis, view.rows[:rows], top)):
         axis.set_major_locator(mpl.ticker.MaxNLocator(integer=True, nbins=8))
         _name(axis, words, start)
+    if view.digits is not None:
+        _inscribe(ax, image, matrix, view)
     figure = ax.figure
     bar = figure.colorbar(image, ax=ax, pad=0.02, fraction=0.05, aspect=24)
     bar.outline.set_visible(False)
+
+
+def _inscribe(ax: Axes, image: Any, matrix: np.ndarray, view: Heatmap) -> None:
+    """Numbers in the cells, in black or white, unless the cells are too many for them."""
+    if max(matrix.shape) > 16:
+        return
+    top, left = view.origin
+    for (row, column), value in np.ndenumerate(matrix):
+        if np.isfinite(value):
+            luminance = np.array(image.to_rgba(value)[:3]) ** 2.2 @ [0.2126, 0.7152, 0.0722]
+            ax.text(left + column, top + row, f"{value:.{view.digits}f}", fontsize=8, ha="center", va="center",
+                    color="black" if luminance > 0.18 else "white")  # fmt: skip
 
 
 def _name(axis: Any, words: Sequence[str], start: int) -> None:

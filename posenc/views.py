@@ -51,6 +51,8 @@ class Heatmap:
         pick: The control of a panel that is set by a click on a row, which is then outlined; or a pair, the controls
             of rows and of columns, either of them perhaps "".
         tiles: A title for each of several matrices (tiles, rows, columns), which are drawn as small pictures.
+        digits: Digits after the point of the numbers that are written into the cells, as far as they have room there.
+            Default: no numbers.
         title: A title above the picture.
 
     Raises:
@@ -71,6 +73,7 @@ class Heatmap:
     columns: Sequence[str] = field(default=())
     pick: str | tuple[str, str] = ""
     tiles: Sequence[str] = field(default=())
+    digits: int | None = None
     title: str = ""
 
     def __post_init__(self) -> None:

@@ -1,10 +1,12 @@
 """What all unit tests share: reproducible numbers, a device to run on, and the tables that are kept."""
 
-import functools
+from __future__ import annotations
+
 import re
 from collections.abc import Iterator
 from importlib import metadata
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
@@ -12,6 +14,11 @@ from hypothesis import settings
 
 from tests.kept import FAILS, NOT_RUN, Kept
 from tests.table import MEASURED, Table
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+    from tests.panels import Shared
 
 settings.register_profile("posenc", deadline=None, derandomize=True, max_examples=50)
 settings.load_profile("posenc")
@@ -37,26 +44,26 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(mark)
 
 
-@pytest.fixture(autouse=True, scope="session")
-def table_of_operators() -> Iterator[None]:
-    """torch's exporter reads its table of operators anew each time, which takes longer than an export: here, once."""
-    export = torch.onnx.export
-
-    def first(*arguments: Any, **options: Any) -> Any:
-        from torch.onnx._internal.exporter._registration import ONNXRegistry
-
-        patch.setattr(torch.onnx, "export", export)
-        patch.setattr(ONNXRegistry, "from_torchlib", staticmethod(functools.cache(ONNXRegistry.from_torchlib)))
-        return export(*arguments, **options)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(torch.onnx, "export", first)
-        yield
-
-
 @pytest.fixture(autouse=True)
 def seed() -> None:
     torch.manual_seed(0)
+
+
+@pytest.fixture(scope="module")
+def shared(request: pytest.FixtureRequest, made: Path, browser: Browser) -> Iterator[Shared]:
+    """The page that a module has made of its panels, which its tests take in turn."""
+    from tests.panels import Shared
+
+    lent = Shared(browser, (made / "index.html").as_uri(), request.module.__name__)
+    yield lent
+    lent.close()
+
+
+@pytest.fixture
+def page(shared: Shared, request: pytest.FixtureRequest) -> Iterator[Page]:
+    """The shared page, its panels as they began."""
+    with shared.lent(request.node) as opened:
+        yield opened.page
 
 
 @pytest.fixture(params=["cpu", pytest.param("cuda", marks=[pytest.mark.cuda, needs_cuda])])

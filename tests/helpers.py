@@ -56,11 +56,14 @@ def onnx_session(module: torch.nn.Module, **example: int | Tensor) -> Callable[.
     """A module as a graph in ONNX Runtime, called with the same keywords; whole numbers may then be any others."""
     pytest.importorskip("onnxscript")
     runtime = pytest.importorskip("onnxruntime")
+    from posenc._explore.export import one_table
+
     dynamic = tuple(torch.export.Dim.DYNAMIC if isinstance(value, int) else None for value in example.values())
-    program = torch.onnx.export(
-        module.eval(), tuple(example.values()), dynamic_shapes=dynamic, input_names=list(example), dynamo=True,
-        verbose=False,
-    )  # fmt: skip
+    with one_table():
+        program = torch.onnx.export(
+            module.eval(), tuple(example.values()), dynamic_shapes=dynamic, input_names=list(example), dynamo=True,
+            verbose=False,
+        )  # fmt: skip
     graph = io.BytesIO()
     program.save(graph)
     session = runtime.InferenceSession(graph.getvalue(), providers=["CPUExecutionProvider"])

@@ -191,6 +191,8 @@ FIRST = """async () => {
   const { stage, frame } = panel.views[0].parts?.[0] ?? panel.views[0];
   return stage.getBoundingClientRect().top + scrollY + frame.plot.top + frame.plot.height;
 }"""
+# Sections out of sight are neither laid out nor painted, and cut off what is too wide for them: this shows them whole.
+WHOLE = ".bd-article section > section { content-visibility: visible !important }"
 ARRANGED = "() => new Promise(painted => requestAnimationFrame(() => requestAnimationFrame(painted)))"
 AXE_RUN = """options => axe.run(document, {...options, resultTypes: ['violations'], preload: false}).then(found =>
   found.violations.map(({ id, help, nodes }) => `${id}: ${help}: ` +
@@ -199,6 +201,7 @@ AXE_RUN = """options => axe.run(document, {...options, resultTypes: ['violations
 
 def accessible(opened: Opened) -> tuple[list[str], list[str]]:
     """What axe-core finds in light; and in dark, where only colours differ, lack of contrast. Takes the page apart."""
+    opened.page.add_style_tag(content=WHOLE)
     opened.page.evaluate(UNFOLD)
     opened.page.evaluate(THIN)
     opened.page.add_script_tag(path=AXE)
@@ -216,7 +219,7 @@ class Visit:
     """What one visit to a page from disk finds: as wide as a phone, then as a desk; in light, then in dark."""
 
     problems: list[str]
-    files: set[str]  # loaded at once, before anyone scrolls
+    files: set[str]  # loaded until the page has been read to its end
     width: int
     wide: list[str]
     cut: list[str]
@@ -246,12 +249,14 @@ def visit(request: pytest.FixtureRequest, book: Path, browser: Browser) -> Itera
         opened = contexts.open(
             address(book.as_uri(), request.param), viewport=PHONE, has_touch=True, color_scheme="light", offline=True
         )
-        files = local(opened.requested, book.as_uri())
         opened.walk()
         page = opened.page
+        whole = page.add_style_tag(content=WHOLE)
         width, wide, cut = (page.evaluate(what) for what in ("document.scrollingElement.scrollWidth", WRONG_WIDTH, CUT))
         formulas, bare = page.locator(".math").count(), page.evaluate(BARE)
         wrong = page.locator("mjx-merror").all_text_contents()
+        files = local(opened.requested, book.as_uri())
+        whole.evaluate("style => style.remove()")
         page.set_viewport_size(DESK)
         page.evaluate(ARRANGED)
         first = page.evaluate(FIRST) if request.param in CHAPTERS else 0.0
@@ -397,8 +402,11 @@ def test_over_http_the_same_files_are_loaded(
     visit: Visit, server: str, open_page: Open, request: pytest.FixtureRequest
 ) -> None:
     opened = open_page(address(server, request.node.callspec.id))
-    assert local(opened.requested, server) == visit.files
     opened.walk()
+    opened.page.add_style_tag(content=WHOLE)
+    opened.page.evaluate(ARRANGED)
+    opened.page.evaluate("document.fonts.ready.then(() => true)")
+    assert local(opened.requested, server) == visit.files
     assert not opened.problems
 
 

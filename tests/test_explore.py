@@ -238,6 +238,42 @@ def test_the_kernel_answers_each_request_and_reports_what_the_function_raises():
     assert len(sent) == 3
 
 
+def test_the_kernel_tells_which_sliders_do_nothing_for_the_present_choices():
+    def f(kind="sine", length=8, base=100.0, shift=0, fails=False):
+        if fails:
+            raise RuntimeError("always")
+        x = torch.arange(length) + shift
+        return {"sine": torch.sin(x / base), "counts": x - shift, "holes": torch.full((length,), torch.nan)}[kind]
+
+    panel = explore(f, Readout(), kind=["sine", "counts", "holes"], length=(8, 32, 8), base=logarithmic(10, 1e4),
+                    shift=(0, 9), fails=False)  # fmt: skip
+    sent = []
+    panel.send = lambda content, buffers=None: sent.append(content)
+    for kind, moving in enumerate((["length", "base", "shift"], ["length"], ["length"])):
+        asked = {"type": "compute", "id": "a", "values": {**panel.values, "kind": kind}, "ask": True}
+        for _ in range(2):  # the second time from what is kept
+            panel._answer(panel, asked, [])
+            assert [each["type"] for each in sent] == ["result", "used"]
+            assert sent.pop() == {"type": "used", "key": f"{kind},0", "used": moving}
+            sent.clear()
+    state = {"length": 16, "base": 10.0, "shift": 0, "kind": "sine", "fails": True}
+    assert panel._explorer.key(state) == "0,1"
+    panel._tell(state)  # the function raises in every state: nothing is said against a slider
+    assert {"length", "base", "shift"} <= set(sent.pop()["used"])
+    assert panel._explorer.used({"kind": "counts"}, patience=0.0) == ["length", "base", "shift"]
+
+
+@settings(max_examples=30)
+@given(st.integers(-50, 50), st.integers(0, 200), st.integers(1, 7), st.floats(0, 1))
+def test_a_share_of_the_way_is_a_value_of_the_slider(low, span, step, share):
+    whole = Slider("n", low, low, low + span, step, integer=True)
+    assert whole.check(whole.at(share)) == whole.at(share)
+    assert (whole.at(0.0), whole.at(1.0)) == whole.extremes()
+    real = Slider("x", 1.0, 1.0, 1.0 + span, 0.01, integer=False, log=True)
+    assert real.check(min(real.at(share), real.max)) <= real.max
+    assert (real.at(0.0), real.at(1.0)) == pytest.approx((real.min, real.max))
+
+
 def test_text_is_the_same_in_every_run():
     panels = [explore(turned, Plane(), Readout(), **TURNED) for _ in range(2)]
     texts = [panel._repr_mimebundle_() for panel in panels]

@@ -16,7 +16,7 @@ import torch
 from posenc import Heatmap, Lines, Plane, Readout, explore, logarithmic, sinusoidal
 from posenc._explore.explorer import Explorer
 from tests.browser import served
-from tests.panels import Shared, compare, live, read, settled, site
+from tests.panels import compare, live, read, settled, site
 
 ROOT = Path(__file__).parents[1]
 CHAPTERS = sorted(path.stem for path in (ROOT / "chapters").glob("*.ipynb"))
@@ -101,20 +101,6 @@ def made_server(made):
 @pytest.fixture
 def opened(made, open_page):
     return open_page((made / "index.html").as_uri())
-
-
-@pytest.fixture(scope="module")
-def shared(made, browser):
-    page = Shared(browser, (made / "index.html").as_uri(), "explore-book")
-    yield page
-    page.close()
-
-
-@pytest.fixture
-def page(shared, request):
-    """The page of those tests that do no more than move its panels: they share it."""
-    with shared.lent(request.node) as opened:
-        yield opened.page
 
 
 def test_labels_and_values_reach_the_page_as_text(page):

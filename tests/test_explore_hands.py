@@ -12,7 +12,7 @@ import torch
 from posenc import Formula, Heatmap, Lines, Plane, Readout, explore, logarithmic
 from posenc._explore.explorer import Explorer
 from posenc._explore.formula import markup, tree
-from tests.panels import Shared, live, read, settled, site
+from tests.panels import live, read, settled, site
 
 TEXT = ["the", "cat", "sat", "on", "the", "mat", "and", "looked", "at", "the", "other", "cat"]
 POS = torch.arange(12)
@@ -82,20 +82,6 @@ def made(tmp_path_factory):
         explore(other, Lines(), theta=(0.0, 1.0), kind=[0.0, 1.0], share=("theta", "kind"), play="kind"),
     ], gap="<p>With θ = <a id=number href='#explore-arrows?theta'>0.4</a>.</p>")  # fmt: skip
     return folder
-
-
-@pytest.fixture(scope="module")
-def shared(made, browser):
-    page = Shared(browser, (made / "index.html").as_uri(), "explore-hands")
-    yield page
-    page.close()
-
-
-@pytest.fixture
-def page(shared, request):
-    """The page that the tests share, its panels as they began."""
-    with shared.lent(request.node) as opened:
-        yield opened.page
 
 
 def values(page, identity):

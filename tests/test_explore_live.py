@@ -18,12 +18,14 @@ import ipywidgets, torch
 from posenc import Heatmap, explore, logarithmic, sinusoidal
 
 def encoding(length=16, dim=8, base=10_000.0, layout="interleaved"):
+    if layout == "flat":
+        return torch.zeros(length, dim)
     if length == 31:
         raise RuntimeError("thirty-one <b>is</b> refused")
     return sinusoidal(torch.arange(length), dim, base, layout=layout)
 
 panel = explore(encoding, Heatmap(), length=(8, 32), dim=(2, 16, 2), base=logarithmic(10, 1e6),
-                layout=["interleaved", "half"])
+                layout=["interleaved", "half", "flat"])
 panel""",
     "panel.length = 24",
     """\
@@ -86,6 +88,14 @@ def drive(address, browser):
     settle(page, layout=1)
     wanted = sinusoidal(torch.arange(12), 8, torch.tensor(base, dtype=torch.float32), layout="half")
     torch.testing.assert_close(torch.tensor(drawn(page)), wanted.flatten(), atol=1e-6, rtol=0)
+
+    page.get_by_role("combobox", name="layout").select_option("flat")
+    page.wait_for_selector(".pe-idle")
+    assert page.locator(".pe-idle input[type=range]").evaluate_all("all => all.map(e => e.disabled)") == [True]
+    assert slider.is_disabled()
+    page.get_by_role("combobox", name="layout").select_option("half")
+    settle(page, layout=1)
+    assert slider.is_enabled()
 
     run_cell(page, 3)  # observe
     field = page.get_by_role("textbox", name="base, exact value")

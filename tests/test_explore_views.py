@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from posenc import Heatmap, Lines, Plane, Readout, explore
-from tests.panels import FAULTS, Shared, live, read, settled, site
+from tests.panels import FAULTS, live, read, settled, site
 
 MARKS = ["line", "step", "stem", "bar", "dot"]
 
@@ -64,7 +64,7 @@ def made(tmp_path_factory):
     site(folder, lambda: [
         explore(curves, Lines(**look, mark=MARKS, labels=MARKS, bands=[(0, 4)], limits=(-0.5, 1)),
                 height=(0.0, 8.0), points=(9, 4096)),
-        explore(masked, Heatmap(x="key", y="query", scale="diverging"), length=(1, 40), slope=(0.1, 2.0)),
+        explore(masked, Heatmap(x="key", y="query", scale="diverging", digits=1), length=(1, 40), slope=(0.1, 2.0)),
         explore(tips, Plane(labels=["query", "key", "another key"], colours=["query", "key"]), angle=(-3.2, 3.2)),
         explore(spread, Lines(**look, log_x=True, log_y=True), Lines(**look), Readout(), power=(-9.0, 9.0),
                 level=(0.0, 1e6)),
@@ -78,20 +78,6 @@ def made(tmp_path_factory):
                 units={"slope": "places"}, caption="Move λ: the weights gather at the query."),
     ], gap="")  # fmt: skip
     return folder
-
-
-@pytest.fixture(scope="module")
-def shared(made, browser):
-    page = Shared(browser, (made / "index.html").as_uri(), "explore-views")
-    yield page
-    page.close()
-
-
-@pytest.fixture
-def page(shared, request):
-    """The page that the tests share, its panels as they began."""
-    with shared.lent(request.node) as opened:
-        yield opened.page
 
 
 @pytest.fixture
@@ -201,6 +187,34 @@ def test_squares_are_square_and_masked_cells_are_hatched(page):
         hidden = index % 6 > index // 6
         assert bool(cells[index]) is not hidden
         assert (hatch[index] > 20) is hidden
+
+
+def test_numbers_stand_in_the_cells_as_long_as_they_have_room(page):
+    live(page, "explore-masked")
+    found = page.eval_on_selector(
+        "#explore-masked",
+        """root => {
+          const [canvas] = root.querySelectorAll("canvas"), { plot } = root.panel.views[0].frame;
+          const pixels = canvas.getContext("2d").getImageData(0, 0, 6, 6).data;
+          const linear = c => (c <= 10 ? c / 255 / 12.92 : ((c / 255 + 0.055) / 1.055) ** 2.4);
+          const luminance = rgb => rgb.reduce((sum, c, i) => sum + linear(c) * [0.2126, 0.7152, 0.0722][i], 0.05);
+          return [...root.querySelectorAll(".pe-numbers text")].map((e, i) => {
+            const [row, column] = [Math.floor(i / 6), i % 6], { x, y, width, height } = e.getBBox();
+            const cell = [plot.left + column * plot.width / 6, plot.top + row * plot.height / 6];
+            const inside = x >= cell[0] && y >= cell[1] && x + width <= cell[0] + plot.width / 6
+              && y + height <= cell[1] + plot.height / 6;
+            const paper = luminance([...pixels.slice(4 * i, 4 * i + 3)]);
+            const ink = luminance(getComputedStyle(e).fill.match(/\\d+/g).map(Number));
+            return [e.textContent, inside, Math.max(ink, paper) / Math.min(ink, paper)];
+          }); }""",
+    )
+    assert len(found) == 36
+    for index, (text, inside, contrast) in enumerate(found):
+        row, column = divmod(index, 6)
+        assert text == ("" if column > row else f"{column - row:.1f}".replace("-", "\u2212"))
+        assert not text or (inside and contrast >= 4.5)
+    move(page, "explore-masked", length=40)
+    assert page.locator("#explore-masked .pe-numbers text").count() == 0
 
 
 def test_limits_that_are_given_let_the_control_change_the_picture(page):

@@ -8,6 +8,7 @@ import re
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
+import matplotlib.colors
 import numpy as np
 import pytest
 import torch
@@ -131,6 +132,22 @@ def test_squares_are_square_and_masked_cells_are_hatched():
     assert (masked.get_aspect(), wide.get_aspect()) == (1, "auto")
     assert masked.images[0].get_array().mask.tolist() == torch.isinf(matrix).tolist()
     assert (masked.patch.get_hatch(), plain.patch.get_hatch()) == ("////", None)
+
+
+def test_numbers_are_written_into_few_cells_in_black_or_white():
+    view = Heatmap(scale="diverging", digits=1, limits=(-4, 4), origin=(0, 3))
+    matrix = np.arange(-4.0, 5.0).reshape(3, 3)
+    matrix[0, 0] = -np.inf
+    _, ax = plot.figure()
+    plot.draw_on(ax, view, [matrix])
+    found = {(text.get_text(), *text.get_position()) for text in ax.texts}
+    assert found == {(f"{matrix[r, c]:.1f}", 3 + c, r) for r in range(3) for c in range(3) if (r, c) != (0, 0)}
+    for text in ax.texts:
+        paper = matplotlib.colors.to_hex(ax.images[0].to_rgba(float(text.get_text())))
+        assert contrast(matplotlib.colors.to_hex(text.get_color()), paper) >= 4.5
+    _, ax = plot.figure()
+    plot.draw_on(ax, view, [np.zeros((40, 40))])
+    assert not ax.texts
 
 
 def test_a_plane_is_square():

@@ -63,6 +63,14 @@ class Slider:
             raise ValueError(f"{self.name} = {value:g} is between two steps: count from {self.min:g} by {self.step:g}")
         return int(value) if self.integer else float(value)
 
+    def at(self, share: float) -> int | float:
+        """The value at this share of the way from the lowest to the highest."""
+        low, high = self.extremes()
+        if self.log:
+            return float(low * (high / low) ** share)
+        value = low + (high - low) * share
+        return int(low + round((value - low) / self.step) * self.step) if self.integer else float(value)
+
     def extremes(self) -> tuple[float, ...]:
         last = self.min + math.floor((self.max - self.min) / self.step) * self.step if self.integer else self.max
         return (int(self.min), int(last)) if self.integer else (self.min, self.max)

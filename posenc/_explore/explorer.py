@@ -6,6 +6,7 @@ import base64
 import functools
 import itertools
 import math
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -151,6 +152,30 @@ class Explorer:
         ends = itertools.product(*(c.extremes() for c in sliders))
         yield from ({c.name: v for c, v in zip(sliders, e, strict=True)} for e in itertools.islice(ends, 64))
 
+    def key(self, values: Mapping[str, Any]) -> str:
+        """The key of the variant to which values belong."""
+        picks = (self.wire({c.name: values[c.name]})[c.name] for c in self.controls if not isinstance(c, Slider))
+        return ",".join(str(int(pick)) for pick in picks)
+
+    def used(self, fixed: Mapping[str, Any], patience: float = 0.25) -> list[str]:
+        """The sliders that change a result while choices are fixed, by trial: where no graph tells, as in a notebook.
+
+        Each goes to its ends and to three places between, with the others at their starts, ends or between. What is not
+        tried after `patience` seconds counts as used.
+        """
+        sliders = [c for c in self.controls if isinstance(c, Slider)]
+        late, found = time.monotonic() + patience, []
+        for slider in sliders:
+            states = ({c.name: c.at(share) for c in sliders if c is not slider} for share in (0.3, 0.7, 0.0, 1.0))
+            changed = (
+                not _same(self.run({**fixed, **state}), self.run({**fixed, **state, slider.name: slider.at(share)}))
+                for state in ({}, *states)
+                for share in (0.0, 0.3, 0.6, 0.9, 1.0)
+            )
+            if any(time.monotonic() > late or each for each in changed):
+                found.append(slider.name)
+        return found
+
     def spec(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """All that the front end needs to know, as JSON: nothing in it is ever read as markup."""
         views = [self._view(number) for number in range(len(self.views))]
@@ -184,6 +209,7 @@ class Explorer:
             entry["table"] = base64.b64encode(plot.table(view.scale)).decode()
             entry["pick"] = [view.pick, ""] if isinstance(view.pick, str) else list(view.pick)
             entry["tiles"] = [str(tile) for tile in view.tiles]
+            entry["digits"] = view.digits
         if isinstance(view, Lines):
             entry["bands"] = [list(band) for band in view.bands]
             entry["landmarks"] = [{"label": str(label), "at": float(at)} for label, at in view.landmarks.items()]
@@ -234,6 +260,13 @@ class Explorer:
         """One line, the same in every run: what is explored, and where its controls stand."""
         shown = ", ".join(f"{name}={_short(value)}" for name, value in {**self.starts(), **values}.items())
         return f"explore {self.name}({shown}) as {', '.join(type(v).__name__ for v in self.views)}"
+
+
+def _same(some: Sequence[Tensor], others: Sequence[Tensor]) -> bool:
+    return all(
+        a.shape == b.shape and torch.equal(a.nan_to_num(nan=0.1), b.nan_to_num(nan=0.1))
+        for a, b in zip(some, others, strict=True)
+    )
 
 
 def _short(value: Any) -> str:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 import itertools
 import logging
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import onnx_ir as ir
@@ -80,7 +82,7 @@ def _export(explorer: Explorer, choices: list[dict[str, Any]]) -> list[bytes]:
     bound = _Bound(explorer, choices, [c.name for c in sliders]).eval()
     shapes = tuple(torch.export.Dim.DYNAMIC if c.integer else None for c in sliders)
     try:
-        with _quiet(), torch.no_grad():
+        with _quiet(), one_table(), torch.no_grad():
             program = torch.onnx.export(
                 bound, tuple(_typical(c, values[c.name]) for c in sliders), dynamo=True, optimize=False, verbose=False,
                 input_names=[c.name for c in sliders], dynamic_shapes=(shapes,) if sliders else None,
@@ -165,6 +167,25 @@ def _reason(error: BaseException) -> str:
         error = inner
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return f"{type(error).__name__}: {lines[0] if lines else 'no message'}"
+
+
+@functools.cache
+def _table(read: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+    return read(*arguments, **options)
+
+
+@contextlib.contextmanager
+def one_table() -> Iterator[None]:
+    """torch's exporter reads its table of operators anew for each export, which takes longer than the export does."""
+    try:
+        from torch.onnx._internal.exporter._registration import ONNXRegistry
+
+        once = functools.partial(_table, ONNXRegistry.from_torchlib)
+    except (ImportError, AttributeError):  # another version of torch
+        yield
+        return
+    with mock.patch.object(ONNXRegistry, "from_torchlib", staticmethod(once)):
+        yield
 
 
 @contextlib.contextmanager

@@ -111,6 +111,7 @@ class Panel(anywidget.AnyWidget):
 
     def __init__(self, explorer: Explorer) -> None:
         self._explorer = explorer
+        self._used: dict[str, list[str]] = {}
         self._by_control = {c.name: c.name + "_" * self.has_trait(c.name) for c in explorer.controls}
         spec = explorer.spec({})
         for control, entry in zip(explorer.controls, spec["controls"], strict=True):
@@ -153,6 +154,17 @@ class Panel(anywidget.AnyWidget):
             return
         shapes = [list(t.shape) for t in tensors]
         self.send({"type": "result", "id": message.get("id"), "shapes": shapes}, [t.numpy().tobytes() for t in tensors])
+        if message.get("ask"):
+            self._tell(self._explorer.unwire(message["values"]))
+
+    def _tell(self, values: Mapping[str, Any]) -> None:
+        """Tell the front end which sliders do something while choices stay as they are."""
+        key = self._explorer.key(values)
+        if key not in self._used:
+            fixed = {name: values[name] for name in values if not isinstance(self._explorer.by_name[name], Slider)}
+            with torch.device(device()), contextlib.suppress(Exception):  # a state in which the function raises
+                self._used[key] = self._explorer.used(fixed)
+        self.send({"type": "used", "key": key, "used": self._used.get(key, list(self._explorer.by_name))})
 
     def __repr__(self) -> str:
         return self._explorer.describe(self.values)

@@ -57,6 +57,14 @@ export function pool(parent, count, create) {
   return /** @type {NodeListOf<T>} */ (parent.childNodes);
 }
 
+/** The bytes of a text in base64; millions of them, so that a plain loop is worth it. @param {string} base64 */
+export function decode(base64) {
+  const text = atob(base64);
+  const bytes = new Uint8Array(text.length);
+  for (let i = 0; i < text.length; i++) bytes[i] = text.charCodeAt(i);
+  return bytes;
+}
+
 /** @type {CanvasRenderingContext2D} */
 let context;
 /** @type {Map<string, number>} */

@@ -1,7 +1,7 @@
 // @ts-check
 // The panel in a built page: the graph exported from the torch function computes, with no kernel and no network.
 
-import { write } from "./dom.js";
+import { decode, write } from "./dom.js";
 import { Panel, variant } from "./panel.js";
 import { PIN, format, fromHash } from "./scale.js";
 import { scrub } from "./scrub.js";
@@ -10,16 +10,9 @@ import { scrub } from "./scrub.js";
 /** @typedef {(fraction: number | null) => void} Progress @typedef {Uint8Array<ArrayBuffer>} Bytes @typedef {{ wasm: Bytes }} Loaded */
 
 const SLOW = 12; // milliseconds of a run that are too many for the page's own thread
+const TIMES = 2; // that many slow runs one after another: the first of all compiles what it needs
 const SCRIPT = /** @type {HTMLScriptElement} */ (document.currentScript);
 const BASE = new URL(".", SCRIPT.src);
-
-/** The bytes of a text in base64; millions of them, so that a plain loop is worth it. @param {string} base64 */
-function decode(base64) {
-  const text = atob(base64);
-  const bytes = new Uint8Array(text.length);
-  for (let i = 0; i < text.length; i++) bytes[i] = text.charCodeAt(i);
-  return bytes;
-}
 
 /** @param {string} name */
 function script(name) {
@@ -156,10 +149,10 @@ function engine(spec, id) {
   const sliders = spec.controls.filter((c) => c.kind === "slider");
   /** @type {Map<string, Bytes>} */
   const graphs = new Map();
-  let slow = false; // as soon as one run has taken more than a frame can spare; later ones leave the page free
+  let slow = 0; // runs one after another that took more than a frame can spare; later ones leave the page free
   /** @type {(loaded: Loaded, ...call: Call) => ReturnType<Runtime["run"]>} */
   const run = async (loaded, ...call) => {
-    if (slow && !forbidden) {
+    if (slow >= TIMES && !forbidden) {
       try {
         return await worker(loaded).run(...call);
       } catch (error) {
@@ -179,7 +172,7 @@ function engine(spec, id) {
       const inputs = sliders.map((c) => ({ name: c.name, integer: c.integer, value: values[c.name] }));
       try {
         const { tensors, milliseconds } = await run(loaded, `${id} ${key}`, graph, inputs);
-        slow ||= milliseconds > SLOW;
+        if (slow < TIMES) slow = milliseconds > SLOW ? slow + 1 : 0;
         return tensors;
       } catch (error) {
         if (!/CompileError|unsafe-eval/.test(error.message)) throw error;

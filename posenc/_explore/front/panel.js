@@ -366,8 +366,8 @@ export class Panel {
     const { compare, used: reads } = spec;
     const keys = [values, ...(compare ? [{ ...values, [compare]: this.other }] : [])].map((state) => variant(spec.controls, state));
     const key = keys.join(";");
-    if (!reads || key === this.marked) return; // in a notebook nothing is known of the function
-    const used = keys.flatMap((one) => reads[one]);
+    if (key === this.marked || keys.some((one) => !reads?.[one])) return; // a kernel tells after a result
+    const used = keys.flatMap((one) => reads?.[one] ?? []);
     this.marked = key;
     for (const { name, kind } of spec.controls) {
       if (kind !== "slider") continue;

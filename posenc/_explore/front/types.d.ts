@@ -74,7 +74,7 @@ export interface ViewSpec {
   readonly limits: Ends | null;
   readonly tiles: string[] | boolean;
   readonly drag: { index: number; controls: string[] }[];
-  readonly digits: number | number[];
+  readonly digits: number | number[] | null;
   readonly scale: string;
   readonly origin: [row: number, column: number];
   readonly rows: string[];

@@ -1,7 +1,7 @@
 // @ts-check
 // The panel in a notebook: the kernel computes, and each control is a trait.
 
-import { Panel } from "./panel.js";
+import { Panel, variant } from "./panel.js";
 
 /** @import { Control, Engine, Tensor, Values } from "./types" */
 /** @typedef {Control & { trait: string }} Traited a control, and the trait of the widget that has its value */
@@ -19,8 +19,13 @@ import { Panel } from "./panel.js";
 const GONE = "The kernel is gone or was restarted. Run the cell again.";
 const PATIENCE = 30_000; // milliseconds until a reader is told that the kernel does not answer
 
-/** @type {(model: Model, controls: Traited[], retry: () => void) => Engine & { close(): void }} */
-function kernel(model, controls, retry) {
+/**
+ * `unknown(values)` says whether the kernel is to tell which sliders do something for these choices; then `told` is.
+ * @typedef {{ retry: () => void, unknown: (values: Values) => boolean, told: (key: string, used: string[]) => void }} Asking
+ */
+
+/** @type {(model: Model, controls: Traited[], asking: Asking) => Engine & { close(): void }} */
+function kernel(model, controls, { retry, unknown, told }) {
   const trait = Object.fromEntries(controls.map((c) => [c.name, c.trait]));
   /** @type {Map<string, { resolve: (tensors: Tensor[]) => void, reject: (error: Error) => void, clock: ReturnType<typeof setTimeout> }>} */
   const waiting = new Map();
@@ -38,6 +43,7 @@ function kernel(model, controls, retry) {
   };
   /** @type {(message: any, buffers: any[]) => void} */
   const receive = (message, buffers) => {
+    if (message?.type === "used") return told(message.key, message.used);
     if (late.delete(message?.id)) retry();
     const promise = waiting.get(message?.id);
     if (!promise) return;
@@ -65,7 +71,7 @@ function kernel(model, controls, retry) {
         }, PATIENCE);
         waiting.set(id, { resolve, reject, clock });
         try {
-          model.send({ type: "compute", id, values });
+          model.send({ type: "compute", id, values, ask: unknown(values) });
         } catch {
           clearTimeout(clock);
           fail(id, GONE); // the connection of this output has ended
@@ -88,12 +94,22 @@ export default {
     const spec = model.get("_spec"); // shared by all views of the model: not to be changed
     /** @type {Traited[]} */
     const controls = spec.controls;
-    const engine = kernel(model, controls, () => panel.request());
+    /** @type {Record<string, string[]>} */
+    const used = {};
+    const choices = controls.some(({ kind }) => kind !== "slider");
+    const engine = kernel(model, controls, {
+      retry: () => panel.request(),
+      unknown: (state) => choices && !used[variant(controls, state)],
+      told: (key, names) => {
+        used[key] = names;
+        panel.mark();
+      },
+    });
     el.classList.add("pe-panel", "pe-widget");
     // JupyterLab's shortcuts would take the arrow keys from whatever has the focus.
     el.addEventListener("focusin", ({ target }) => (/** @type {HTMLElement} */ (target).dataset.lmSuppressShortcuts = "true"));
     const values = Object.fromEntries(controls.map(({ name, trait }) => [name, model.get(trait)]));
-    const panel = new Panel(el, { ...spec, values }, engine);
+    const panel = new Panel(el, { ...spec, values, used }, engine);
     const moved = () => {
       /** @type {Values} */
       const values = {};

@@ -3,7 +3,7 @@
 
 import { element, set, textWidth, write } from "../dom.js";
 import { scrub } from "../scrub.js";
-import { format, grouped, steps, valueAt } from "../scale.js";
+import { format, steps, valueAt } from "../scale.js";
 import { View } from "./view.js";
 
 /** @import { Panel } from "../panel.js" */
@@ -18,10 +18,9 @@ export class Formula extends View {
 
   /** @param {ViewSpec} spec @param {HTMLElement} host @param {Control[]} controls */
   constructor(spec, host, controls) {
-    super(spec, host);
+    super(spec, host, controls);
     this.stage.setAttribute("aria-hidden", "true"); // the numbers are those of controls and of other views
     this.stage.removeAttribute("role");
-    this.controls = controls;
     /** @type {{ node: Touchable, room: Element, name: string, wide: number }[]} */
     this.places = [];
     this.box = element("div", { class: "pe-formula" });
@@ -48,17 +47,11 @@ export class Formula extends View {
     for (const { node, name } of this.places) if (!OWN.test(name)) scrub(node, panel, name);
   }
 
-  /** @type {(value: number, i: number) => string} */
-  text(value, i) {
-    const { digits } = this.spec;
-    return Number.isFinite(value) ? grouped(value, Array.isArray(digits) ? (digits[i] ?? 2) : digits) : format(value);
-  }
-
   /** @param {Tensor[]} tensors */
   draw([{ data }]) {
-    if (!this.font) this.measure();
+    if (!this.font) this.reserve();
     for (const place of this.places) {
-      const text = OWN.test(place.name) ? this.text(data[Number(place.name)], Number(place.name)) : format(this.values[place.name]);
+      const text = OWN.test(place.name) ? this.figure(data[Number(place.name)], Number(place.name)) : format(this.values[place.name]);
       const wide = textWidth(text, this.font);
       const signed = OWN.test(place.name) ? textWidth(`\u2212${text.replace("\u2212", "")}`, this.font) : wide;
       place.wide = Math.max(place.wide, signed);
@@ -68,7 +61,7 @@ export class Formula extends View {
   }
 
   /** The room of the widest value of each control. */
-  measure() {
+  reserve() {
     const { fontSize, fontFamily } = getComputedStyle(this.places[0]?.node ?? this.box);
     this.font = `${fontSize} ${fontFamily}`;
     for (const place of this.places) {

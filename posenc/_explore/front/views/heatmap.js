@@ -1,9 +1,9 @@
 // @ts-check
 // A matrix as colours: one pixel of a canvas for each cell, stretched to its place between the axes.
 
-import { element, pen, set, shape } from "../dom.js";
+import { decode, element, pen, pool, set, shape, textWidth, write } from "../dom.js";
 import { format, stepOf, valueAt } from "../scale.js";
-import { Frame } from "./axes.js";
+import { Frame, SIZE } from "./axes.js";
 import { View, extent, span, within } from "./view.js";
 
 /** @import { Cell, Control, Ends, Picture, Point, Tensor, Told, Values, ViewSpec, Words } from "../types" */
@@ -11,13 +11,15 @@ import { View, extent, span, within } from "./view.js";
 /** @type {(red: number, green: number, blue: number) => number} */
 const pixel = (r, g, b) => (255 << 24) | (Math.round(b) << 16) | (Math.round(g) << 8) | Math.round(r);
 const ENDS = [[33, 102, 172], [247, 247, 247], [178, 24, 43]]; // less, the same, more
+const EVEN = 0.18; // the luminance on which black and white are equally clear
+/** @param {number} colour a pixel */
+const luminance = (colour) => [0.2126, 0.7152, 0.0722].reduce((sum, share, i) => sum + share * (((colour >> (8 * i)) & 255) / 255) ** 2.2, 0);
 const DIFFERENCE = Uint32Array.from({ length: 256 }, (_, i) => {
   const share = i / 127.5;
   const [from, to] = share < 1 ? [ENDS[0], ENDS[1]] : [ENDS[1], ENDS[2]];
   const [red, green, blue] = from.map((v, channel) => v + (to[channel] - v) * (share < 1 ? share : share - 1));
   return pixel(red, green, blue);
 });
-const bytes = (/** @type {string} */ base64) => Uint8Array.from(atob(base64), (c) => c.charCodeAt(0));
 
 /** @implements {Picture} */
 export class Heatmap extends View {
@@ -34,9 +36,8 @@ export class Heatmap extends View {
 
   /** @param {ViewSpec} spec @param {HTMLElement} host @param {Control[]} controls */
   constructor(spec, host, controls) {
-    super(spec, host);
-    this.controls = controls;
-    const table = bytes(spec.table);
+    super(spec, host, controls);
+    const table = decode(spec.table);
     this.own = Uint32Array.from({ length: 256 }, (_, i) => pixel(table[3 * i], table[3 * i + 1], table[3 * i + 2]));
     this.mode = "now";
     this.cells = element("canvas", { class: "pe-cells", "aria-hidden": "true" });
@@ -51,6 +52,7 @@ export class Heatmap extends View {
       this.picked = this.frame.over.appendChild(shape("path", { class: "pe-picked" }));
       this.adopt = (/** @type {Cell} */ place) => this.chosen(place);
     }
+    this.numbers = this.frame.over.appendChild(shape("g", { class: "pe-numbers" }));
     this.ends = [element("span"), element("span", { class: "pe-bar" }), element("span")];
     this.shade();
     this.foot.append(...this.ends);
@@ -91,6 +93,7 @@ export class Heatmap extends View {
     const [low, high] = this.limits(data);
     this.shade();
     if (this.image) this.paint(this.image, rows, columns, data, low, high);
+    if (this.spec.digits !== null) this.inscribe(rows, columns, data, [low, high]);
     if (this.picked) this.outline(this.picked, rows, columns);
     const key = `${format(low)} ${format(high)}`;
     if (key !== this.key) {
@@ -207,6 +210,23 @@ export class Heatmap extends View {
     }
     hatching.stroke();
     hatching.restore();
+  }
+
+  /**
+   * Numbers in the cells, in black or white, if all of them have room.
+   * @type {(rows: number, columns: number, data: Float32Array, ends: Ends) => void}
+   */
+  inscribe(rows, columns, data, [low, end]) {
+    const { left, top, width, height } = this.frame.plot;
+    const [high, wide] = [height / rows, width / columns];
+    const texts = high < SIZE + 3 || wide < SIZE ? [] : Array.from(data, (v) => (Number.isFinite(v) ? this.figure(v, 0) : ""));
+    const fits = texts.every((text) => textWidth(text, this.frame.font) + 4 <= wide);
+    pool(this.numbers, fits ? texts.length : 0, () => shape("text")).forEach((node, i) => {
+      const [x, y] = [left + wide * ((i % columns) + 0.5), top + high * (Math.floor(i / columns) + 0.5) + 0.36 * SIZE];
+      const colour = this.colours[within(Math.floor(((data[i] - low) / (end - low)) * 256), 0, 255) || 0];
+      set(node, { x: x.toFixed(1), y: y.toFixed(1), style: `fill: ${luminance(colour) > EVEN ? "#000" : "#fff"}` });
+      write(node, texts[i]);
+    });
   }
 
   /** The picked row and column have an outline. @type {(node: Element, rows: number, columns: number) => void} */

@@ -30,8 +30,7 @@ export class Lines extends View {
 
   /** @param {ViewSpec} spec @param {HTMLElement} host @param {Control[]} controls */
   constructor(spec, host, controls) {
-    super(spec, host);
-    this.controls = controls;
+    super(spec, host, controls);
     this.frame = new Frame(this.stage);
     this.words = Object.assign([...spec.ticks], { start: 0 });
     this.bands = this.frame.marks.appendChild(shape("g"));

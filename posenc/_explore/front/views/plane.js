@@ -19,8 +19,7 @@ export class Plane extends View {
 
   /** @param {ViewSpec} spec @param {HTMLElement} host @param {Control[]} controls */
   constructor(spec, host, controls) {
-    super(spec, host);
-    this.controls = controls;
+    super(spec, host, controls);
     this.frame = new Frame(this.stage);
     this.circle = this.frame.marks.appendChild(shape("circle", { class: "pe-circle" }));
     this.ghosts = this.frame.marks.appendChild(shape("g"));

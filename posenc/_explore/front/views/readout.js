@@ -2,30 +2,23 @@
 // A few numbers with their names.
 
 import { element, write } from "../dom.js";
-import { format, grouped } from "../scale.js";
 import { View } from "./view.js";
 
-/** @import { Tensor, ViewSpec } from "../types" */
+/** @import { Control, Tensor, ViewSpec } from "../types" */
 
 export class Readout extends View {
   noun = "value";
   count = -1;
 
-  /** @param {ViewSpec} spec @param {HTMLElement} host */
-  constructor(spec, host) {
-    super(spec, host);
+  /** @param {ViewSpec} spec @param {HTMLElement} host @param {Control[]} controls */
+  constructor(spec, host, controls) {
+    super(spec, host, controls);
     this.stage.removeAttribute("role");
     this.list = element("dl", { class: "pe-readout" });
     this.stage.append(this.list);
   }
 
   describe() {} // its numbers are words already
-
-  /** @type {(value: number, i: number) => string} */
-  text(value, i) {
-    const { digits } = this.spec;
-    return Number.isFinite(value) ? grouped(value, Array.isArray(digits) ? (digits[i] ?? 2) : digits) : format(value);
-  }
 
   /** @param {Tensor[]} tensors */
   draw([{ shape: [count], data }]) {
@@ -46,14 +39,14 @@ export class Readout extends View {
    */
   words(data, i) {
     const other = this.beside?.tensors[0].data[i];
-    if (other !== undefined) return `${this.text(data[i], i)} / ${this.text(other, i)}`;
-    return (this.pinned ? `${this.text(this.pinned[0].data[i], i)} → ` : "") + this.text(data[i], i);
+    if (other !== undefined) return `${this.figure(data[i], i)} / ${this.figure(other, i)}`;
+    return (this.pinned ? `${this.figure(this.pinned[0].data[i], i)} → ` : "") + this.figure(data[i], i);
   }
 
   /** @param {Tensor[]} tensors */
   summary([{ shape: [count], data }]) {
-    const was = (/** @type {number} */ i) => (this.pinned ? `pinned ${this.text(this.pinned[0].data[i], i)}, now ` : "");
-    return `${Array.from({ length: count }, (_, i) => `${this.label(i)} ${was(i)}${this.text(data[i], i)}`).join("; ")}.`;
+    const was = (/** @type {number} */ i) => (this.pinned ? `pinned ${this.figure(this.pinned[0].data[i], i)}, now ` : "");
+    return `${Array.from({ length: count }, (_, i) => `${this.label(i)} ${was(i)}${this.figure(data[i], i)}`).join("; ")}.`;
   }
 
   /** @type {View["table"]} */

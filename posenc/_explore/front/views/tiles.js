@@ -16,10 +16,9 @@ export class Tiles extends View {
 
   /** @param {ViewSpec} spec @param {HTMLElement} host @param {Control[]} controls */
   constructor(spec, host, controls) {
-    super(spec, host);
+    super(spec, host, controls);
     this.stage.classList.add("pe-tiles");
     this.stage.setAttribute("role", "group"); // each tile is a picture
-    this.controls = controls;
     if (spec.kind === "heatmap") this.mode = "now";
   }
 
@@ -41,6 +40,11 @@ export class Tiles extends View {
     const [first] = this.parts;
     if (first instanceof Heatmap) this.foot.replaceChildren(...first.ends);
     this.connected?.(this.parts);
+  }
+
+  measure() {
+    super.measure();
+    for (const part of this.parts) part.measure();
   }
 
   /** The tensors of one tile. @type {(tensor: Tensor, i: number) => Tensor[]} */

@@ -2,10 +2,10 @@
 // What all views share: a title, a stage to draw on, and the order of things.
 
 import { element } from "../dom.js";
-import { format } from "../scale.js";
+import { format, grouped } from "../scale.js";
 
 /** @import { Panel } from "../panel.js" */
-/** @import { Adopt, Ends, Handle, Most, Point, Table, Tensor, Values, ViewSpec } from "../types" */
+/** @import { Adopt, Control, Ends, Handle, Most, Point, Table, Tensor, Values, ViewSpec } from "../types" */
 /** @import { Frame } from "./axes.js" */
 
 /** @type {(value: number, low: number, high: number) => number} */
@@ -59,10 +59,13 @@ export class View {
   connected;
   probing = false; // by a finger that rests
 
-  /** @param {ViewSpec} spec @param {HTMLElement} host */
-  constructor(spec, host) {
+  room = 0; // pixels from side to side, measured when that may have changed: asking for it at each move costs a layout
+
+  /** @param {ViewSpec} spec @param {HTMLElement} host @param {Control[]} controls */
+  constructor(spec, host, controls) {
     this.spec = spec;
     this.host = host;
+    this.controls = controls;
     this.widest = 820; // pixels; the panel says how much room there is
     this.tallest = 380;
     this.least = 220;
@@ -77,7 +80,7 @@ export class View {
 
   /** The width to draw at: that of the column, within reason. */
   get width() {
-    return Math.max(this.least, Math.min(this.stage.clientWidth || 480, this.widest));
+    return Math.max(this.least, Math.min(this.room || 480, this.widest));
   }
 
   /** What it needs of its panel, once. @param {Panel} _panel */
@@ -107,11 +110,17 @@ export class View {
   update(tensors) {
     const first = !this.tensors;
     this.tensors = tensors;
+    if (!this.room) this.measure();
     this.draw(tensors);
     if (first) this.describe();
   }
 
+  measure() {
+    this.room = this.stage.clientWidth;
+  }
+
   resize() {
+    this.measure();
     if (this.tensors) this.draw(this.tensors);
   }
 
@@ -128,6 +137,12 @@ export class View {
   /** @param {number} i */
   colour(i) {
     return this.spec.colours[i % this.spec.colours.length];
+  }
+
+  /** A number with as many digits as the view was told. @type {(value: number, i: number) => string} */
+  figure(value, i) {
+    const { digits } = this.spec;
+    return Number.isFinite(value) ? grouped(value, Array.isArray(digits) ? (digits[i] ?? 2) : (digits ?? 2)) : format(value);
   }
 
   /** @param {string} text */
