@@ -343,6 +343,24 @@ def test_two_sides_are_shown_with_their_difference(made, open_page):
     assert page.locator("#explore-sides .pe-swatch").all_inner_texts() == ["near", "level"]
 
 
+def test_a_formula_is_smaller_where_there_is_less_room(page):
+    live(page, "explore-arrows")
+    wide, narrow, tiny = page.eval_on_selector(
+        "#explore-arrows",
+        """async root => {
+          const box = root.querySelector(".pe-stage .pe-formula"), found = [];
+          for (const width of ["", "300px", "160px"]) {
+            root.style.width = width;
+            for (let i = 0; i < 3; i++) await new Promise(requestAnimationFrame);
+            found.push([parseFloat(getComputedStyle(box).fontSize), box.scrollWidth - box.clientWidth]);
+          }
+          return found; }""",
+    )
+    assert wide[1] == narrow[1] == 0
+    assert tiny[0] == pytest.approx(0.7 * wide[0], rel=0.01)
+    assert tiny[0] < narrow[0] < wide[0]
+
+
 def test_a_formula_has_the_present_numbers_which_can_be_dragged(page):
     live(page, "explore-arrows")
     texts = lambda: page.locator("#explore-arrows .pe-views mn").all_text_contents()  # noqa: E731

@@ -15,6 +15,7 @@ const MATH = "http://www.w3.org/1998/Math/MathML";
 export class Formula extends View {
   noun = "number";
   font = ""; // once it is known
+  fitted = false; // whether its size is that for the room
 
   /** @param {ViewSpec} spec @param {HTMLElement} host @param {Control[]} controls */
   constructor(spec, host, controls) {
@@ -49,7 +50,30 @@ export class Formula extends View {
 
   /** @param {Tensor[]} tensors */
   draw([{ data }]) {
-    if (!this.font) this.reserve();
+    if (this.fitted) this.fill(data);
+    else this.fit(data);
+  }
+
+  measure() {
+    super.measure();
+    this.fitted = false;
+  }
+
+  /** On a narrow screen the formula is smaller, down to seven tenths; what is wider still can be scrolled. @param {Float32Array} data */
+  fit(data) {
+    this.fitted = true;
+    const at = (/** @type {number} */ share) => {
+      this.box.style.setProperty("--pe-fit", share.toFixed(3));
+      this.reserve();
+      this.fill(data);
+    };
+    at(1);
+    const room = this.box.clientWidth / this.box.scrollWidth;
+    if (room < 1) at(Math.max(0.7, 0.98 * room));
+  }
+
+  /** @param {Float32Array} data */
+  fill(data) {
     for (const place of this.places) {
       const text = OWN.test(place.name) ? this.figure(data[Number(place.name)], Number(place.name)) : format(this.values[place.name]);
       const wide = textWidth(text, this.font);
@@ -65,6 +89,7 @@ export class Formula extends View {
     const { fontSize, fontFamily } = getComputedStyle(this.places[0]?.node ?? this.box);
     this.font = `${fontSize} ${fontFamily}`;
     for (const place of this.places) {
+      place.wide = 0;
       const control = this.controls.find(({ name }) => name === place.name);
       if (control?.kind === "slider") place.wide = Math.max(...spread(control).map((value) => textWidth(format(value), this.font)));
     }
