@@ -284,7 +284,7 @@ def each(pages: list[str]) -> pytest.MarkDecorator:
 def local(addresses: list[str], base: str) -> set[str]:
     """The files behind these addresses, in the folder of the book; those of the panels' runtime aside."""
     paths = (unquote(each.split("?")[0].split("#")[0]) for each in addresses if each.startswith(base))
-    return {path.removeprefix(base).lstrip("/") for path in paths if "/posenc/runtime" not in path}
+    return {path.removeprefix(unquote(base)).lstrip("/") for path in paths if "/posenc/runtime" not in path}
 
 
 def weight(book: Path, files: set[str]) -> int:

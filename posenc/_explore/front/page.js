@@ -10,7 +10,8 @@ import { scrub } from "./scrub.js";
 /** @typedef {(fraction: number | null) => void} Progress @typedef {Uint8Array<ArrayBuffer>} Bytes @typedef {{ wasm: Bytes }} Loaded */
 
 const SLOW = 12; // milliseconds of a run that are too many for the page's own thread
-const TIMES = 2; // that many slow runs one after another: the first of all compiles what it needs
+const TIMES = 2; // slow runs one after another, since the first of all compiles what it needs
+const STUCK = 100; // milliseconds of a run that are too many even once
 const SCRIPT = /** @type {HTMLScriptElement} */ (document.currentScript);
 const BASE = new URL(".", SCRIPT.src);
 
@@ -172,7 +173,7 @@ function engine(spec, id) {
       const inputs = sliders.map((c) => ({ name: c.name, integer: c.integer, value: values[c.name] }));
       try {
         const { tensors, milliseconds } = await run(loaded, `${id} ${key}`, graph, inputs);
-        if (slow < TIMES) slow = milliseconds > SLOW ? slow + 1 : 0;
+        if (slow < TIMES) slow = milliseconds > STUCK ? TIMES : milliseconds > SLOW ? slow + 1 : 0;
         return tensors;
       } catch (error) {
         if (!/CompileError|unsafe-eval/.test(error.message)) throw error;
