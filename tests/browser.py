@@ -38,8 +38,8 @@ DESK = {"width": 1280, "height": 900}
 TRACES = ROOT / "_build/traces"
 TRACING = bool(os.environ.get("CI"))
 FAILED = pytest.StashKey[bool]()
-WALK = """async () => {
-  for (let top = 0; top < document.scrollingElement.scrollHeight; top += 800) {
+WALK = """async () => {  // what is 800 pixels out of sight comes alive
+  for (let top = 0; top < document.scrollingElement.scrollHeight; top += 1600) {
     scrollTo(0, top);
     await new Promise(requestAnimationFrame);
     await new Promise(painted => setTimeout(painted));

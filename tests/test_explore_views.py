@@ -123,6 +123,30 @@ def test_nodes_are_made_once_and_then_moved(page):
         assert changed > 10, identity
 
 
+def test_numbers_change_without_new_nodes(page):
+    """A theme may search the whole page after each new node."""
+    live(page, "explore-tips")
+    texts, added = page.evaluate(
+        """async () => {
+          const { panel } = document.getElementById("explore-tips"), texts = new Set();
+          let added = 0;
+          const watch = new MutationObserver(all => (added += all.length));
+          watch.observe(document.querySelector("main"), { subtree: true, childList: true });
+          for (let i = -2; i < 20; i++) {
+            panel.set({ angle: i / 10 });
+            while (panel.running) await new Promise(requestAnimationFrame);
+            panel.speak();
+            if (i >= 0) texts.add(panel.spoken.textContent);
+            else { watch.takeRecords(); added = 0; } // the first words, and the ghosts
+          }
+          await new Promise(requestAnimationFrame);
+          watch.disconnect();
+          return [texts.size, added]; }"""
+    )
+    assert texts == 20
+    assert added == 0
+
+
 def test_what_lies_beyond_the_limits_is_cut_off_and_marked(page):
     live(page, "explore-curves")
     assert outlines(page, "explore-curves", "beyond")[0]  # the line begins at -1, below the limit of -0.5

@@ -42,9 +42,15 @@ export function set(node, attributes) {
   }
 }
 
-/** @type {(node: Node, text: string) => void} */
+/**
+ * A text as it should be. Its node stays: a theme may look for new nodes, and search the whole page after each.
+ * @type {(node: Node, text: string) => void}
+ */
 export function write(node, text) {
-  if (node.textContent !== text) node.textContent = text;
+  const { firstChild } = node;
+  if (text && firstChild instanceof Text && firstChild === node.lastChild) {
+    if (firstChild.data !== text) firstChild.data = text;
+  } else if (node.textContent !== text) node.textContent = text;
 }
 
 /**

@@ -219,7 +219,7 @@ addEventListener("click", (event) => {
   history.pushState({ posenc: { id: panel.root.id, values: { ...panel.values, ...values } } }, "", link.hash);
   if (panel.spec.compare) opposed(panel, link.hash);
   panel.glide(values);
-  panel.status.textContent = "The panel is set. Back returns to the state before.";
+  write(panel.status, "The panel is set. Back returns to the state before.");
 });
 addEventListener("popstate", ({ state }) => {
   if (state?.posenc) document.getElementById(state.posenc.id)?.panel?.glide(state.posenc.values);

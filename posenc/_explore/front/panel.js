@@ -265,7 +265,7 @@ export class Panel {
       if (document.fullscreenElement) await document.exitFullscreen();
       else await this.root.requestFullscreen();
     } catch {
-      this.status.textContent = "This page may not fill the screen.";
+      write(this.status, "This page may not fill the screen.");
     }
   }
 
@@ -486,7 +486,7 @@ export class Panel {
       if (view.tensors) view.draw(view.tensors);
     }
     const other = mode === "difference" && this.views.some((view) => view.mode && String(view.tensors[0].shape) !== String(view.pinned?.[0].shape));
-    this.status.textContent = other ? "The matrices have other sizes, so they have no difference." : "";
+    write(this.status, other ? "The matrices have other sizes, so they have no difference." : "");
     this.again();
   }
 
@@ -543,7 +543,7 @@ export class Panel {
   /** @param {boolean} yes */
   busy(yes) {
     this.body.setAttribute("aria-busy", String(yes));
-    this.status.textContent = yes ? "computing…" : "";
+    write(this.status, yes ? "computing…" : "");
   }
 
   /**
@@ -560,7 +560,7 @@ export class Panel {
   /** @param {string | null} message */
   complain(message) {
     this.message.hidden = !message;
-    this.message.textContent = message ?? "";
+    write(this.message, message ?? "");
   }
 
   /** @type {(tensors: Tensor[], values: Values, others?: Tensor[] | null) => void} */
@@ -609,7 +609,7 @@ export class Panel {
   /** One sentence for each view, said once the reader has paused. */
   speak() {
     for (const view of this.all) view.describe();
-    this.spoken.textContent = this.all.map((view) => view.summary(view.tensors)).filter(Boolean).join(" ");
+    write(this.spoken, this.all.map((view) => view.summary(view.tensors)).filter(Boolean).join(" "));
   }
 
   tabulate() {
@@ -623,9 +623,9 @@ export class Panel {
     history.replaceState(null, "", address);
     try {
       await navigator.clipboard.writeText(address);
-      this.status.textContent = "The link to this state is on the clipboard.";
+      write(this.status, "The link to this state is on the clipboard.");
     } catch {
-      this.status.textContent = "The link to this state is now in the address bar.";
+      write(this.status, "The link to this state is now in the address bar.");
     }
   }
 

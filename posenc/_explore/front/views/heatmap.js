@@ -98,8 +98,8 @@ export class Heatmap extends View {
     const key = `${format(low)} ${format(high)}`;
     if (key !== this.key) {
       this.key = key;
-      this.ends[0].textContent = format(low);
-      this.ends[2].textContent = format(high);
+      write(this.ends[0], format(low));
+      write(this.ends[2], format(high));
     }
   }
 
@@ -219,13 +219,15 @@ export class Heatmap extends View {
   inscribe(rows, columns, data, [low, end]) {
     const { left, top, width, height } = this.frame.plot;
     const [high, wide] = [height / rows, width / columns];
-    const texts = high < SIZE + 3 || wide < SIZE ? [] : Array.from(data, (v) => (Number.isFinite(v) ? this.figure(v, 0) : ""));
-    const fits = texts.every((text) => textWidth(text, this.frame.font) + 4 <= wide);
-    pool(this.numbers, fits ? texts.length : 0, () => shape("text")).forEach((node, i) => {
+    /** @type {Map<number, string>} */
+    const texts = new Map(); // of the values, which are often few
+    if (high >= SIZE + 3 && wide >= SIZE) for (const v of data) if (!texts.has(v)) texts.set(v, Number.isFinite(v) ? this.figure(v, 0) : "");
+    const fits = texts.size && [...texts.values()].every((text) => textWidth(text, this.frame.font) + 4 <= wide);
+    pool(this.numbers, fits ? data.length : 0, () => shape("text")).forEach((node, i) => {
       const [x, y] = [left + wide * ((i % columns) + 0.5), top + high * (Math.floor(i / columns) + 0.5) + 0.36 * SIZE];
       const colour = this.colours[within(Math.floor(((data[i] - low) / (end - low)) * 256), 0, 255) || 0];
       set(node, { x: x.toFixed(1), y: y.toFixed(1), style: `fill: ${luminance(colour) > EVEN ? "#000" : "#fff"}` });
-      write(node, texts[i]);
+      write(node, texts.get(data[i]) ?? "");
     });
   }
 
