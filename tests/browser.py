@@ -130,7 +130,7 @@ def server(book: Path) -> Iterator[str]:
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
     """Chromium without a window; tests that need it are skipped where there is none."""
-    from playwright.sync_api import sync_playwright
+    sync_playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed").sync_playwright
 
     path = chromium()
     if path is None:

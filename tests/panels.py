@@ -141,7 +141,9 @@ RESTORE = """async () => {
     panel.more.hidden = true;
     const { compare, controls } = panel.spec, versus = controls.find(({ name }) => name === compare);
     if (versus) panel.oppose((panel.starts[compare] + 1) % versus.labels.length);
-    if (Object.entries(panel.starts).some(([name, value]) => panel.values[name] !== value)) panel.set(panel.starts);
+    if (Object.entries(panel.starts).some(([name, value]) => panel.values[name] !== value)) {
+      panel.set(panel.starts, false); // other panels keep what they share with this one
+    }
     while (panel.running) await new Promise(requestAnimationFrame);
     clearTimeout(panel.fading);
     panel.forget();
