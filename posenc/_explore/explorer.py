@@ -166,13 +166,14 @@ class Explorer:
         sliders = [c for c in self.controls if isinstance(c, Slider)]
         late, found = time.monotonic() + patience, []
         for slider in sliders:
-            states = ({c.name: c.at(share) for c in sliders if c is not slider} for share in (0.3, 0.7, 0.0, 1.0))
+            others = ({c.name: c.at(share) for c in sliders if c is not slider} for share in (0.3, 0.7, 0.0, 1.0))
+            states = ((state, self.run(state)) for state in ({**fixed, **other} for other in ({}, *others)))
             changed = (
-                not _same(self.run({**fixed, **state}), self.run({**fixed, **state, slider.name: slider.at(share)}))
-                for state in ({}, *states)
+                time.monotonic() > late or not _same(before, self.run({**state, slider.name: slider.at(share)}))
+                for state, before in states
                 for share in (0.0, 0.3, 0.6, 0.9, 1.0)
             )
-            if any(time.monotonic() > late or each for each in changed):
+            if any(changed):
                 found.append(slider.name)
         return found
 
@@ -264,7 +265,7 @@ class Explorer:
 
 def _same(some: Sequence[Tensor], others: Sequence[Tensor]) -> bool:
     return all(
-        a.shape == b.shape and torch.equal(a.nan_to_num(nan=0.1), b.nan_to_num(nan=0.1))
+        a.shape == b.shape and torch.allclose(a, b, rtol=0, atol=0, equal_nan=True)
         for a, b in zip(some, others, strict=True)
     )
 

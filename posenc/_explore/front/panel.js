@@ -363,11 +363,11 @@ export class Panel {
       const on = Object.entries(spec.presets[i].values).every(([name, value]) => values[name] === value);
       button.setAttribute("aria-pressed", String(on));
     });
-    const { compare, used: reads } = spec;
+    const { compare, used: reads = {} } = spec;
     const keys = [values, ...(compare ? [{ ...values, [compare]: this.other }] : [])].map((state) => variant(spec.controls, state));
     const key = keys.join(";");
-    if (key === this.marked || keys.some((one) => !reads?.[one])) return; // a kernel tells after a result
-    const used = keys.flatMap((one) => reads?.[one] ?? []);
+    if (key === this.marked || keys.some((one) => !reads[one])) return; // a kernel tells after a result
+    const used = keys.flatMap((one) => reads[one]);
     this.marked = key;
     for (const { name, kind } of spec.controls) {
       if (kind !== "slider") continue;
