@@ -22,19 +22,22 @@ if TYPE_CHECKING:
 
 SETTLED = "panel => !panel.running && Object.keys(panel.values).every(n => panel.values[n] === panel.shown[n])"
 # What is wrong with the form of a panel, at its width and at that of a phone: texts that meet or stick out, oblong
-# squares, pictures side by side that do not begin on one line. The form follows from texts and sizes. Where the same
-# texts stand in the same places as at an earlier call with this set of forms without faults, a phone shows no new form.
-FAULTS = """(panel, forms = new Set()) => {
+# squares, pictures side by side that do not begin on one line. The form follows from texts and sizes. Where texts of
+# the same sizes stand in the same places as at an earlier call with this set of forms without faults, the other width
+# shows no new form. A panel that may `stay` keeps the width that was looked at last; the next call begins with that.
+FAULTS = """(panel, forms = new Set(), stay = false) => {
   const found = [];
   const pictures = () => panel.all.flatMap(view => view.parts ?? [view]).filter(view => view.frame);
   const outline = () => {  // the words outside pictures, figures apart, and all that has a place, with its words
     const edge = panel.stages.getBoundingClientRect();
     const placed = [...panel.stages.querySelectorAll(".pe-view, .pe-stage, svg, text")].map(e => {
-      const { left, top, width, height } = e.getBoundingClientRect(), own = e.localName === "text" ? e.outerHTML : "";
-      return [left - edge.left, top - edge.top, width, height].map(v => v.toFixed(1)).join(" ") + own;
+      const { left, top, width, height } = e.getBoundingClientRect(), own = e.localName === "text" ? e : null;
+      return [left - edge.left, top - edge.top, width, height].map(v => v.toFixed(1)).join(" ") + (own
+        && own.textContent.replace(/\\d/g, "0") + own.getAttribute("class") + own.hasAttribute("transform")
+        + own.getAttribute("visibility"));
     });
     const plots = pictures().map(view => [view.frame.plot, view.tensors[0].shape]);
-    return JSON.stringify([panel.stages.textContent.replace(/\\d/g, "0"), placed, plots]);
+    return JSON.stringify([edge.width, panel.stages.textContent.replace(/\\d/g, "0"), placed, plots]);
   };
   const inside = (x, y, box) => x > box.left - 4 && x < box.right + 4 && y > box.top - 3 && y < box.bottom + 3;
   const slanted = e => {  // points on the middle line of a word that rises at 45° to its end
@@ -45,11 +48,14 @@ FAULTS = """(panel, forms = new Set()) => {
     }
     return points;
   };
-  let here;
-  for (const width of [0, 320]) {
-    const form = () => { panel.arrange(panel.stages.clientWidth); panel.all.forEach(view => view.resize()); };
+  const widen = width => {
     panel.stages.style.width = width ? `${width}px` : "";
-    form();
+    panel.arrange(panel.stages.clientWidth);
+    panel.all.forEach(view => view.resize());
+  };
+  const first = parseInt(panel.stages.style.width) || 0, seen = [];
+  for (const width of [first, 320 - first]) {
+    if (width !== first) widen(width);
     const edge = panel.stages.getBoundingClientRect();
     for (const svg of panel.stages.querySelectorAll("svg")) {
       if (Math.abs(svg.getBoundingClientRect().width - svg.viewBox.baseVal.width) > 0.5) found.push(`${width}: scaled`);
@@ -84,13 +90,21 @@ FAULTS = """(panel, forms = new Set()) => {
     for (const tops of rows.values()) {
       if (Math.max(...tops) - Math.min(...tops) > 1) found.push(`${width}: tops at ${tops}`);
     }
-    if (width) { panel.stages.style.width = ""; form(); }
-    else if (forms.has(here = outline())) break;
+    const here = outline();
+    if (forms.has(here)) break;
+    seen.push(here);
   }
-  if (!found.length) forms.add(here);
+  if (!stay && panel.stages.style.width) widen(0);
+  if (!found.length) seen.forEach(here => forms.add(here));
   return [...new Set(found)];
 }"""
-READ = f"""async id => {{
+WIDEN = """id => {
+  const { panel } = document.getElementById(id);
+  panel.stages.style.width = "";
+  panel.arrange(panel.stages.clientWidth);
+  panel.all.forEach(view => view.resize());
+}"""
+READ = f"""async ([id, stay]) => {{
   const {{ panel }} = document.getElementById(id), settled = {SETTLED}, late = performance.now() + 30_000;
   while (!settled(panel)) {{
     if (performance.now() > late) throw new Error(`${{id}} has no answer after 30 s: ${{panel.message.textContent}}`);
@@ -104,7 +118,7 @@ READ = f"""async id => {{
   }};
   const tensors = panel.tensors.map(({{ shape, data }}) =>
     ({{ shape, data: coded(new Uint8Array(data.buffer, data.byteOffset, data.byteLength)) }}));
-  return {{ shown: panel.shown, tensors, faults: ({FAULTS})(panel, forms) }};
+  return {{ shown: panel.shown, tensors, faults: ({FAULTS})(panel, forms, stay) }};
 }}"""
 KEYS = ("Home", "PageUp", "ArrowRight", "End", "ArrowLeft")  # to both ends of a slider, and between
 
@@ -202,9 +216,12 @@ def settled(page: Page, identity: str) -> None:
     page.wait_for_function(f"id => ({SETTLED})(document.getElementById(id).panel)", arg=identity)
 
 
-def read(page: Page, identity: str) -> dict[str, Any]:
-    """What a panel shows once it has settled: the values of its controls, and its tensors."""
-    return page.evaluate(READ, identity)
+def read(page: Page, identity: str, stay: bool = False) -> dict[str, Any]:
+    """What a panel shows once it has settled: the values of its controls, its tensors, and faults of its form.
+
+    A panel that may stay is left as wide as it was looked at last, which saves the way back.
+    """
+    return page.evaluate(READ, [identity, stay])
 
 
 def compare(got: dict[str, Any], explorer: Explorer) -> float:
@@ -245,18 +262,18 @@ def moves(page: Page, identity: str, explorer: Explorer) -> Iterator[tuple[str, 
             found.focus()
             for key in KEYS:
                 page.keyboard.press(key)
-                yield f"{control.name} {key}", read(page, identity)
+                yield f"{control.name} {key}", read(page, identity, True)
             assert found.evaluate("slider => slider === document.activeElement"), f"{control.name} lost the focus"
             found.evaluate("(s, v) => { s.value = v; s.dispatchEvent(new Event('input')); }", start)
         elif isinstance(control, Choice):
             for index in reversed(range(len(control.values))):
                 found.select_option(index=index)
-                yield f"{control.name} {control.labels[index]}", read(page, identity)
+                yield f"{control.name} {control.labels[index]}", read(page, identity, True)
             found.select_option(index=control.index(control.start))
         else:
             for _ in range(2):
                 found.click()
-                yield control.name, read(page, identity)
+                yield control.name, read(page, identity, True)
     settled(page, identity)
 
 
@@ -266,15 +283,16 @@ def differences(page: Page, shown: dict[str, Explorer]) -> float:
     assert sorted(page.eval_on_selector_all("figure.pe-panel", "all => all.map(e => e.id)")) == sorted(shown)
     for identity, explorer in shown.items():
         live(page, identity)
-        largest = max(largest, compare(read(page, identity), explorer))
+        largest = max(largest, compare(read(page, identity, True), explorer))
         for moved, got in moves(page, identity, explorer):
             far = compare(got, explorer)
             assert far < 1e-3, f"{identity}: after {moved} the page differs from torch by {far:.2g}"
             largest = max(largest, far)
         for label, values in explorer.presets.items():
             page.locator(f"#{identity}").get_by_role("button", name=label, exact=True).click()
-            got = read(page, identity)
+            got = read(page, identity, True)
             assert got["shown"].items() >= explorer.wire(values).items()
             largest = max(largest, compare(got, explorer))
         assert page.locator(f"#{identity} .pe-message").is_hidden()
+        page.evaluate(WIDEN, identity)
     return largest

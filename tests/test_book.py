@@ -159,9 +159,9 @@ THIN = """() => {
   document.querySelectorAll("mjx-assistive-mml math").forEach(aloud => aloud.replaceChildren(aloud.textContent));
 }"""
 # Contrast follows from the style of an element and those of what is around it. Text of one look has one contrast, so
-# that axe measures the first of each look.
-LOOKS = """() => {
-  const look = new Map(), kinds = new Set();
+# that axe measures the first of each look, unless an earlier page has it too. Returns the looks that are measured.
+LOOKS = """([theme, known]) => {
+  const look = new Map(), kinds = new Set(known), before = kinds.size;
   const style = e => {
     if (!e) return ["", ""];
     if (look.has(e)) return look.get(e);
@@ -171,13 +171,26 @@ LOOKS = """() => {
     look.set(e, [own, own === above ? path : `${path} < ${own}`]);
     return look.get(e);
   };
+  const short = path => {  // 64 bits
+    let a = 1, b = 2;
+    for (let i = 0; i < path.length; i++) {
+      a = Math.imul(a ^ path.charCodeAt(i), 2654435761);
+      b = Math.imul(b ^ path.charCodeAt(i), 1597334677);
+    }
+    return `${a} ${b}`;
+  };
   for (const e of document.body.querySelectorAll("*")) {
     const text = e.matches("input, select, textarea")
       || [...e.childNodes].some(child => child.nodeType === 3 && child.data.trim());
-    const kind = text && style(e)[1];
-    e.toggleAttribute("data-look", text && !kinds.has(kind) && Boolean(kinds.add(kind)));
+    const kind = text && short(style(e)[1]);
+    if (text && !kinds.has(kind)) e.setAttribute(`data-${theme}`, kinds.add(kind).size);
   }
-  axe.configure({ rules: [{ id: "color-contrast", selector: "[data-look]" }] });
+  return [...kinds].slice(before);
+}"""
+MEASURED = """() => {  // only what is measured stays, and what is around it
+  const all = [...document.body.querySelectorAll("*")];
+  all.filter(e => !e.querySelector("[data-light], [data-dark]") && !e.matches("[data-light], [data-dark]"))
+    .forEach(e => e.remove());
 }"""
 COLOURED = """async () => {  // once every colour has passed into that of the theme
   await new Promise(requestAnimationFrame);
@@ -194,24 +207,46 @@ FIRST = """async () => {
 # Sections out of sight are neither laid out nor painted, and cut off what is too wide for them: this shows them whole.
 WHOLE = ".bd-article section > section { content-visibility: visible !important }"
 ARRANGED = "() => new Promise(painted => requestAnimationFrame(() => requestAnimationFrame(painted)))"
-AXE_RUN = """options => axe.run(document, {...options, resultTypes: ['violations'], preload: false}).then(found =>
-  found.violations.map(({ id, help, nodes }) => `${id}: ${help}: ` +
-    nodes.slice(0, 5).map(node => node.html.slice(0, 200)).join(" and ")))"""
+AXE_RUN = """async ([theme, options]) => {
+  axe.configure({ rules: [{ id: "color-contrast", selector: `[data-${theme}]` }] });
+  const found = await axe.run(document, { ...options, resultTypes: ["violations"], preload: false });
+  return found.violations.map(({ id, help, nodes }) =>
+    `${id}: ${help}: ` + nodes.slice(0, 5).map(node => node.html.slice(0, 200)).join(" and "));
+}"""
+CONTRAST = "color-contrast"
+THEMES = ("light", "dark")
 
 
-def accessible(opened: Opened) -> tuple[list[str], list[str]]:
-    """What axe-core finds in light; and in dark, where only colours differ, lack of contrast. Takes the page apart."""
-    opened.page.add_style_tag(content=WHOLE)
-    opened.page.evaluate(UNFOLD)
-    opened.page.evaluate(THIN)
-    opened.page.add_script_tag(path=AXE)
-    found = []
-    for theme, options in (("light", {}), ("dark", {"runOnly": ["color-contrast"]})):
-        opened.page.evaluate(f"document.documentElement.dataset.theme = '{theme}'")
-        opened.page.evaluate(COLOURED)
-        opened.page.evaluate(LOOKS)
-        found.append(opened.page.evaluate(AXE_RUN, options))
-    return found[0], found[1]
+def accessible(opened: Opened, seen: dict[str, set[str]] | None = None) -> dict[str, list[str]]:
+    """What axe-core finds, by theme: in light; and in dark, where only colours differ, lack of contrast.
+
+    Text is not measured if its look is one that was `seen` in this theme. The looks of a page without lack of contrast
+    join them. Takes the page apart.
+    """
+    page, seen = opened.page, {theme: set() for theme in THEMES} if seen is None else seen
+
+    def turn(theme: str) -> None:
+        page.evaluate(f"document.documentElement.dataset.theme = '{theme}'")
+        page.evaluate(COLOURED)
+
+    page.add_style_tag(content=WHOLE)
+    page.evaluate(UNFOLD)
+    page.evaluate(THIN)
+    page.add_script_tag(path=AXE)
+    turn("light")
+    found = {"light": page.evaluate(AXE_RUN, ["light", {"rules": {CONTRAST: {"enabled": False}}}]), "dark": []}
+    looks = {}
+    for theme in THEMES:
+        turn(theme)
+        looks[theme] = page.evaluate(LOOKS, [theme, sorted(seen[theme])])
+    page.evaluate(MEASURED)
+    for theme in reversed(THEMES):
+        if looks[theme]:
+            turn(theme)
+            lacks = page.evaluate(AXE_RUN, [theme, {"runOnly": [CONTRAST]}])
+            found[theme] += lacks
+            seen[theme].update(() if lacks else looks[theme])
+    return found
 
 
 @dataclass
@@ -230,8 +265,8 @@ class Visit:
     """The largest difference from torch when every control moved, or what went wrong."""
     first: float
     """Where the first picture of the first panel ends, in pixels from the top of the page."""
-    light: list[str]
-    dark: list[str]
+    lacks: dict[str, list[str]]
+    """What axe finds in each theme."""
 
 
 def explorers(book: Path, page: str) -> dict[str, Explorer]:
@@ -241,8 +276,16 @@ def explorers(book: Path, page: str) -> dict[str, Explorer]:
     return found
 
 
+@pytest.fixture(scope="session")
+def seen() -> dict[str, set[str]]:
+    """What text looks like on the pages that were visited, by theme."""
+    return {theme: set() for theme in THEMES}
+
+
 @pytest.fixture(scope="module")
-def visit(request: pytest.FixtureRequest, book: Path, browser: Browser) -> Iterator[Visit]:
+def visit(
+    request: pytest.FixtureRequest, book: Path, browser: Browser, seen: dict[str, set[str]]
+) -> Iterator[Visit]:
     """The page is opened once, and each of its tests looks at what was found."""
     contexts, clean = Contexts(browser, f"visit-{request.param}"), False
     try:
@@ -266,9 +309,9 @@ def visit(request: pytest.FixtureRequest, book: Path, browser: Browser) -> Itera
         except Exception as error:
             panels = error
         problems = list(opened.problems)
-        light, dark = accessible(opened)
-        found = Visit(problems, files, width, wide, cut, formulas, bare, wrong, panels, first, light, dark)
-        faults = (problems, width > PHONE["width"], cut, bare, wrong, isinstance(panels, Exception), light, dark)
+        lacks = accessible(opened, seen)
+        found = Visit(problems, files, width, wide, cut, formulas, bare, wrong, panels, first, lacks)
+        faults = (problems, width > PHONE["width"], cut, bare, wrong, isinstance(panels, Exception), *lacks.values())
         clean = not any(faults)
         yield found
     finally:
@@ -365,12 +408,12 @@ def test_a_panel_stands_before_its_code_which_is_folded(book: Path, request: pyt
 
 @each(PAGES)
 def test_is_accessible_in_light(visit: Visit) -> None:
-    assert not visit.light
+    assert not visit.lacks["light"]
 
 
 @each(PAGES)
 def test_has_contrast_in_dark(visit: Visit) -> None:
-    assert not visit.dark
+    assert not visit.lacks["dark"]
 
 
 def test_axe_finds_one_fault_among_copies(book: Path, open_page: Open) -> None:
@@ -389,7 +432,7 @@ def test_axe_finds_one_fault_among_copies(book: Path, open_page: Open) -> None:
             [data-theme=dark] .dim { color: #444 !important }</style>`);
         }"""
     )
-    light, dark = accessible(opened)
+    light, dark = accessible(opened).values()
     assert [found.split(":")[0] for found in sorted(light)] == ["color-contrast", "image-alt"]
     assert "pale" in sorted(light)[0]
     assert [found.split(":")[0] for found in dark] == ["color-contrast"]
