@@ -152,7 +152,8 @@ class Block(nn.Module):
 class Transformer(nn.Module):
     """Tokens in, logits of the next token out; `encoding` says how the model knows their order.
 
-    Embeddings are multiplied by √model_dim before an encoding is added (Vaswani et al., 2017, section 3.4). One
+    Embeddings are multiplied by √model_dim before an encoding is added (Vaswani et al., 2017, section 3.4), and
+    start at N(0, 1/model_dim), so that a channel of a token starts at N(0, 1), as large as one of a sinusoid. One
     torch.manual_seed gives all encodings the same other weights.
 
     Args:
@@ -217,7 +218,7 @@ class Transformer(nn.Module):
         """Draws all weights again, but not those of encodings, which draw their own."""
         for table in (self.embedding, self.output):
             if table is not None:
-                nn.init.normal_(table.weight, std=0.02)
+                nn.init.normal_(table.weight, std=table.weight.shape[1] ** -0.5)
         for module in (self.norm, *self.blocks.modules()):
             if isinstance(module, nn.RMSNorm):
                 nn.init.ones_(module.weight)

@@ -283,9 +283,7 @@ def seen() -> dict[str, set[str]]:
 
 
 @pytest.fixture(scope="module")
-def visit(
-    request: pytest.FixtureRequest, book: Path, browser: Browser, seen: dict[str, set[str]]
-) -> Iterator[Visit]:
+def visit(request: pytest.FixtureRequest, book: Path, browser: Browser, seen: dict[str, set[str]]) -> Iterator[Visit]:
     """The page is opened once, and each of its tests looks at what was found."""
     contexts, clean = Contexts(browser, f"visit-{request.param}"), False
     try:

@@ -1,7 +1,9 @@
 """posenc.lab.corpus: text is the same everywhere, and what is held out was not trained on."""
 
+import dataclasses
 import hashlib
 import os
+import platform
 import sys
 import tempfile
 from pathlib import Path
@@ -233,8 +235,34 @@ def test_the_library_of_this_python():
     assert len(train) + len(held_out) == found.files
     paragraphs = [{p.strip() for text in side for p in text.split("\n\n")} for side in (train, held_out)]
     assert not any(len(p.encode()) >= REPEATED for p in paragraphs[0] & paragraphs[1])
-    again = load(None)
+    again = python_library()
     assert again.digest == found.digest and torch.equal(again.train, found.train)
+
+
+# The text of this package
+
+
+def test_the_text_that_comes_along_is_the_library_that_it_names():
+    found = load(None)
+    assert (found.name, found.digest) == ("Python 3.11.7 standard library", "be556b5c54991c3f")
+    if platform.python_version() == "3.11.7":
+        own = python_library()
+        assert own == dataclasses.replace(found, train=own.train, held_out=own.held_out)
+        assert torch.equal(own.train, found.train) and torch.equal(own.held_out, found.held_out)
+    assert b"PYTHON SOFTWARE FOUNDATION LICENSE" in (corpus.SHIPPED / "LICENSE").read_bytes()
+
+
+def test_a_text_is_stored_and_read_again(tmp_path, monkeypatch):
+    put(tmp_path / "text", {f"m{n}.py": program(f"m{n}") for n in range(20)})
+    written = folder(tmp_path / "text")
+    monkeypatch.setattr(corpus, "SHIPPED", tmp_path)
+    corpus.store(written, tmp_path)
+    found = corpus.shipped.__wrapped__()
+    assert found.digest == written.digest and torch.equal(found.held_out, written.held_out)
+    assert found.files == written.files
+    (tmp_path / "train.xz").write_bytes(b"rubbish")
+    with pytest.raises(ValueError, match="install"):
+        corpus.shipped.__wrapped__()
 
 
 # Windows

@@ -291,8 +291,8 @@ def test_every_parameter_gets_a_gradient(name, options):
 def test_initial_weights_have_the_deviation_that_is_written():
     options = dict(vocabulary=300, layers=3, model_dim=64, hidden=200, heads=4, tied=False)
     model = Transformer(**options)
-    assert model.embedding.weight.std().item() == pytest.approx(0.02, rel=0.05)
-    assert model.output.weight.std().item() == pytest.approx(0.02, rel=0.05)
+    assert model.embedding.weight.std().item() == pytest.approx(64**-0.5, rel=0.05)
+    assert model.output.weight.std().item() == pytest.approx(64**-0.5, rel=0.05)
     for block in model.blocks:
         for linear in (block.query, block.key, block.value, block.expand):
             assert linear.weight.std().item() == pytest.approx(64**-0.5, rel=0.05)

@@ -1,10 +1,12 @@
-"""Text as bytes, on any machine and without a download: the source of Python's own library, or a folder.
+"""Text as bytes, on any machine and without a download: the source of Python 3.11's library, or a folder.
 
 Bytes need no tokeniser, so a loss in nats per token means the same for all. Whole modules are held out, and paragraphs
 that also occur in the training text are removed from them: memorising the training text does not help.
 """
 
+import functools
 import hashlib
+import lzma
 import os
 import platform
 import sys
@@ -16,6 +18,10 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from posenc._atomic import atomic
+
+SHIPPED = Path(__file__).parent / "text"
+PARTS = ("train", "held_out")
 HELD_OUT = 0.1  # of all bytes
 REPEATED = 200  # bytes from which on a paragraph is text only once: licences, and what modules copy from one another
 TESTS = {"test", "tests", "idle_test"}
@@ -45,8 +51,34 @@ class Corpus:
 
 
 def load(path: str | os.PathLike[str] | None) -> Corpus:
-    """The text in a folder, or Python's library if `path` is None."""
-    return python_library() if path is None else folder(path)
+    """The text in a folder; or, if `path` is None, the text that comes with the package, the same on every machine."""
+    return shipped() if path is None else folder(path)
+
+
+@functools.cache
+def shipped() -> Corpus:
+    """The source of Python 3.11.7's standard library, 9.7 MB, as `python_library` found it there.
+
+    Raises:
+        ValueError: If the files of the package are damaged.
+
+    Example:
+        >>> text = shipped()
+        >>> text.name, text.digest, len(text.train)
+        ('Python 3.11.7 standard library', 'be556b5c54991c3f', 8722113)
+    """
+    try:
+        parts = [lzma.decompress((SHIPPED / f"{part}.xz").read_bytes()) for part in PARTS]
+    except (OSError, lzma.LZMAError) as error:
+        raise ValueError(f"the text in {SHIPPED} is missing or damaged: install posenc again ({error})") from error
+    return _joined("Python 3.11.7 standard library", parts)
+
+
+def store(corpus: Corpus, place: str | os.PathLike[str]) -> None:
+    """Writes the two texts of a corpus, compressed, as those in this package were written."""
+    for part in PARTS:
+        with atomic(Path(place) / f"{part}.xz") as path:
+            path.write_bytes(lzma.compress(getattr(corpus, part).numpy().tobytes(), preset=9 | lzma.PRESET_EXTREME))
 
 
 def python_library() -> Corpus:
@@ -163,9 +195,14 @@ def _corpus(name: str, found: list[tuple[str, bytes]]) -> Corpus:
         )
     held = _held_out(texts)
     parts = [b"\0".join(data for file, data in texts.items() if (file in held) == side) for side in (False, True)]
+    return _joined(name, parts)
+
+
+def _joined(name: str, parts: list[bytes]) -> Corpus:
+    """A corpus of two texts, each of files that are joined by one zero byte."""
     digest = hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in parts)).hexdigest()[:16]
     train, held_out = (torch.frombuffer(bytearray(part), dtype=torch.uint8) for part in parts)
-    return Corpus(name, train, held_out, digest, len(texts))
+    return Corpus(name, train, held_out, digest, sum(part.count(0) + 1 for part in parts))
 
 
 def _is_text(data: bytes) -> bool:
