@@ -609,7 +609,7 @@ def test_an_unknown_preset_is_refused_by_name(capsys):
     with pytest.raises(SystemExit):
         main(["sweep", "--experiment", "shaw", "--preset", "huge"])
     assert "invalid choice: 'huge'" in capsys.readouterr().err
-    with pytest.raises(ValueError, match=r"'huge'.* smoke, cpu, gpu"):
+    with pytest.raises(ValueError, match=r"'huge'.* smoke, cpu, epoch, gpu"):
         Run("rope", 0, "huge")
 
 

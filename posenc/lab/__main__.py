@@ -58,9 +58,7 @@ def parser() -> argparse.ArgumentParser:
     def shared(made: argparse.ArgumentParser) -> None:
         made.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
         made.add_argument("--threads", type=int, help="of the CPU, for each process")
-        made.add_argument(
-            "--corpus", metavar="FOLDER", help="of text files (default: Python 3.11's library)"
-        )
+        made.add_argument("--corpus", metavar="FOLDER", help="of text files (default: Python 3.11's library)")
         made.add_argument(
             "--work", metavar="FOLDER", default="runs", help="for checkpoints and weights (default: runs)"
         )

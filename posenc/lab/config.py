@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import itertools
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -13,7 +14,8 @@ import torch
 from torch import Tensor
 
 from posenc.alibi import ALiBi
-from posenc.encoding import Encoding
+from posenc.encoding import Encoding, NoPE
+from posenc.lab import controls
 from posenc.lab.tasks import TASKS, VOCABULARY
 from posenc.model import Transformer
 from posenc.registry import ENCODINGS, SCHEMES
@@ -21,9 +23,16 @@ from posenc.rope import RoPE
 from posenc.scaling import interpolate, ntk, yarn, yarn_attention_factor
 from posenc.shaw import Shaw
 from posenc.sinusoidal import frequencies
+from posenc.t5 import T5Bias
 
 BYTES = 256
 MASK = 256  # stands for a byte that is to be guessed
+LATER = {"later": True}
+"""Marks a setting that came later: at its default it is left out of `Run.config`, so earlier results stay valid."""
+RATES = (1e-3, 2e-3, 4e-3, 8e-3)
+"""Learning rates that are tried for every scheme, in the experiment "rates"."""
+TUNED: dict[str, dict[str, float]] = {"epoch": {}}
+"""By preset and scheme, the rate with the lowest loss in the experiment "rates"."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +67,12 @@ class Text(Budget):
     """The number of these texts that are also measured with sliding windows."""
     tuning: int
     """Steps of the short tuning at length 4 L, for runs that start from the weights of another."""
+    trial: int = field(default=0, metadata=LATER)
+    """Steps of a run that tries a learning rate."""
+    planted: float = field(default=0.0, metadata=LATER)
+    """The share of training sequences with a planted repetition."""
+    fused: bool = field(default=False, metadata=LATER)
+    """Whether attention runs in a fused kernel where the encoding allows it."""
 
 
 @dataclass(frozen=True)
@@ -101,6 +116,14 @@ PRESETS = {
             recall={"layers": 3, "steps": 5000, "rate": 1e-3},
         ),
     ),
+    "epoch": Preset(
+        Text(3, 96, 4, length=128, batch=16, steps=4000, rate=4e-3, longest=16, windows=64, slid=16, tuning=200,
+             trial=500, planted=0.5, fused=True),
+        _tasks(
+            Task(2, 64, 4, length=8, batch=64, steps=3000, rate=3e-3, longest=4, answers=128),
+            recall={"layers": 3, "steps": 5000, "rate": 1e-3},
+        ),
+    ),
     "gpu": Preset(
         Text(8, 512, 8, length=512, batch=64, steps=3000, rate=6e-4, longest=16, windows=32, slid=8, tuning=150),
         _tasks(
@@ -139,6 +162,12 @@ class Variant:
     """The variant from whose weights it starts, or an empty string."""
     tuned: bool = False
     """Whether it is then tuned for `tuning` steps at length 4 L."""
+    stretch: float = field(default=1.0, metadata=LATER)
+    """The training length as a multiple of the preset's; the number of tokens in a step stays the same."""
+    epochs: int = field(default=1, metadata=LATER)
+    """How many times the preset's steps it is trained for."""
+    decayed: bool = field(default=False, metadata=LATER)
+    """Whether weight decay reaches the parameters of the encoding too."""
 
 
 def _schemes(**changes: Any) -> dict[str, Variant]:
@@ -162,7 +191,24 @@ VARIANTS: dict[str, Variant] = {
     "rope_tuned": Variant("rope", after="rope", tuned=True),
     **{f"rope_{m}_tuned": Variant("rope", {"scaling": m}, after="rope", tuned=True) for m in _METHODS},
     **{f"{task}_{name}": v for task in TASKS for name, v in _schemes(objective=task).items()},
-}
+    "t5_reach": Variant("t5", {"reach": 0.25}),
+    "t5_own": Variant("t5", {"reach": 0.25}, shared=False),
+    "alibi_learned": Variant("alibi", {"learned": True}, shared=False),
+    "shaw_heads": Variant("shaw", {"heads": True}, shared=False),
+    "unrectified": Variant("distance_aware", {"control": "unrectified"}, shared=False),
+    "added": Variant("distance_aware", {"control": "added"}, shared=False),
+    "rope_base_500": Variant("rope", {"base": 500.0}),
+    "rope_partial": Variant("rope", {"share": 0.75}),
+    "rope_nope": Variant("rope", {"every": 2}, shared=False),
+    "forgetting": Variant("nope", {"control": "forgetting"}, shared=False),
+    "learned_large": Variant("learned", {"deviation": 1.0}),
+    "learned_decayed": Variant("learned", decayed=True),
+    **{f"{name}_{length}": Variant(name, options, stretch=length / 128)
+       for name, options in (("rope", {}), ("alibi", {}), ("t5", {"reach": 0.25})) for length in (64, 256)},
+    **{f"{name}_long": dataclasses.replace(variant, epochs=2) for name, variant in _schemes().items()
+       if name in ("nope", "sinusoidal", "rope", "alibi", "transformer_xl")},
+    "t5_long": Variant("t5", {"reach": 0.25}, epochs=2),
+}  # fmt: skip
 
 EXPERIMENTS: dict[str, tuple[str, ...]] = {
     "extrapolation": (*ENCODINGS, "transformer_xl_memory"),
@@ -177,6 +223,13 @@ EXPERIMENTS: dict[str, tuple[str, ...]] = {
         "rope_tuned", *(f"rope_{method}_tuned" for method in _METHODS),
     ),
     "distance": ("nope", "relu", "distance_aware", "alibi"),
+    "rates": tuple(ENCODINGS),
+    "controls": (
+        "t5_reach", "t5_own", "alibi_learned", "shaw_keys", "shaw_heads", "relu", "unrectified", "added",
+        "rope_base_500", "rope_partial", "rope_nope", "forgetting", "learned_large", "learned_decayed",
+    ),
+    "lengths": tuple(f"{name}_{length}" for name in ("rope", "alibi", "t5") for length in (64, 256)),
+    "long": tuple(f"{name}_long" for name in ("nope", "sinusoidal", "rope", "t5", "alibi", "transformer_xl")),
 }  # fmt: skip
 SEEDS = 3
 FACTOR = 4  # the longer window of the experiment "beyond", as a multiple of L
@@ -201,6 +254,8 @@ class Run:
     """The seed of the weights and of the order of the text."""
     preset: str = "cpu"
     """A name in `PRESETS`."""
+    tried: float | None = None
+    """The learning rate that it tries, in a short training; None for a run of the whole budget."""
 
     def __post_init__(self) -> None:
         for value, known, noun in (
@@ -211,8 +266,8 @@ class Run:
 
     @property
     def name(self) -> str:
-        """The stem of its files, such as "rope-0"."""
-        return f"{self.variant}-{self.seed}"
+        """The stem of its files, such as "rope-0"; "rope@0.004-0" if it tries a learning rate."""
+        return f"{self.variant}-{self.seed}" if self.tried is None else f"{self.variant}@{self.tried:g}-{self.seed}"
 
     @property
     def settings(self) -> Variant:
@@ -228,9 +283,16 @@ class Run:
     @property
     def steps(self) -> int:
         """Training steps; 0 if the weights of another run are used as they are."""
+        text = PRESETS[self.preset].text
         if self.settings.after:
-            return PRESETS[self.preset].text.tuning if self.settings.tuned else 0
-        return self.budget.steps
+            return text.tuning if self.settings.tuned else 0
+        return self.budget.steps * self.settings.epochs if self.tried is None else text.trial
+
+    @property
+    def rate(self) -> float:
+        """The learning rate after the warm-up: the one that it tries, the tuned one of its scheme, or the budget's."""
+        tuned = TUNED.get(self.preset, {}) if isinstance(self.budget, Text) else {}
+        return self.tried or tuned.get(self.settings.scheme, self.budget.rate)
 
     @property
     def batch(self) -> int:
@@ -240,7 +302,7 @@ class Run:
     @property
     def length(self) -> int:
         """The length of its training sequences."""
-        return self.budget.length * (FACTOR if self.settings.after else 1)
+        return round(self.budget.length * self.settings.stretch) * (FACTOR if self.settings.after else 1)
 
     @property
     def parent(self) -> Run | None:
@@ -250,7 +312,9 @@ class Run:
     @property
     def config(self) -> dict[str, Any]:
         """Everything that decides the result, as a dict for JSON."""
-        parts = dataclasses.asdict(self.budget) | dataclasses.asdict(self.settings)
+        parts = _asdict(self.budget) | _asdict(self.settings) | {"rate": self.rate}
+        if self.tried is not None:
+            parts["steps"] = self.steps
         return json.loads(json.dumps({"seed": self.seed} | parts))
 
     @property
@@ -267,32 +331,64 @@ class Run:
         Returns:
             A `Transformer` in training mode, on the CPU.
         """
-        settings, budget = self.settings, self.budget
+        settings, budget, length = self.settings, self.budget, round(self.budget.length * self.settings.stretch)
         longest = 16 * budget.length if isinstance(budget, Task) else self.length  # rows of a learned table
         with torch.random.fork_rng():
             torch.manual_seed(self.seed)
             model = Transformer(
                 {"text": BYTES, "masked": BYTES + 1}.get(settings.objective, VOCABULARY),
                 layers=budget.layers, model_dim=budget.model_dim, heads=budget.heads,
-                encoding=maker(settings, budget.length), every_layer=settings.every_layer, shared=settings.shared,
+                encoding=maker(settings, length), every_layer=settings.every_layer, shared=settings.shared,
                 causal=settings.objective != "masked", **{"length": longest} | changes,
             )  # fmt: skip
         for encoding in model.encodings:
             for name in settings.zeroed:
                 torch.nn.init.zeros_(encoding.get_parameter(name)).requires_grad_(False)
+        unfused = {"rescale", "mix"} & {door for encoding in model.encodings for door in encoding.doors}
+        if isinstance(budget, Text) and budget.fused and not unfused and "backend" not in changes:
+            model.config = dataclasses.replace(model.config, backend="sdpa")
         return model
+
+
+def _asdict(settings: Budget | Variant) -> dict[str, Any]:
+    """Settings as a dict, without those that came later and are at their defaults."""
+    known = {field.name: field for field in dataclasses.fields(settings)}
+    return {
+        name: value
+        for name, value in dataclasses.asdict(settings).items()
+        if not (known[name].metadata and value == known[name].default)
+    }
 
 
 def maker(settings: Variant, length: int) -> Callable[..., Encoding]:
     """A function that makes a variant's encoding from model_dim, heads, head_dim and length; `length` here is L."""
     options = dict(settings.options)
-    if settings.scheme == "rope" and options:
+    scheme, control = settings.scheme, options.pop("control", settings.scheme)
+    if control == "unrectified":
+        return lambda heads, **sizes: controls.Unrectified(heads)
+    if control == "added":
+        return lambda heads, **sizes: controls.Added(heads)
+    if control == "forgetting":
+        return lambda heads, head_dim, **sizes: controls.Forgetting(heads, head_dim)
+    if scheme == "rope" and "scaling" in options:
         return lambda head_dim, **sizes: scaled(head_dim, options["scaling"], length)
-    if settings.scheme == "shaw":
-        return lambda head_dim, **sizes: Shaw(head_dim, **options)
-    if settings.scheme == "alibi":
+    if scheme == "rope" and "share" in options:
+        return lambda head_dim, **sizes: controls.partial(head_dim, options["share"])
+    if scheme == "rope" and "every" in options:
+        layers = itertools.count()
+        return lambda head_dim, **sizes: NoPE() if next(layers) % options["every"] else RoPE(head_dim)
+    if scheme == "rope":
+        return lambda head_dim, **sizes: RoPE(head_dim, **options)
+    if scheme == "t5" and "reach" in options:
+        return lambda heads, **sizes: T5Bias(heads, 16, max(9, round(options["reach"] * length)))
+    if scheme == "learned" and "deviation" in options:
+        return lambda model_dim, length, **sizes: controls.large(model_dim, length, options["deviation"])
+    if scheme == "shaw":
+        each = options.pop("heads", False)
+        return lambda head_dim, heads, **sizes: Shaw(head_dim, heads=heads if each else None, **options)
+    if scheme == "alibi":
         return lambda heads, **sizes: ALiBi(heads, **options)
-    return ENCODINGS[settings.scheme]
+    return ENCODINGS[scheme]
 
 
 def scaled(head_dim: int, method: str, length: int, factor: float = FACTOR) -> RoPE:
@@ -327,4 +423,7 @@ def runs(experiment: str, preset: str, seeds: int = SEEDS) -> list[Run]:
         raise ValueError(f"there is no experiment {experiment!r}: use one of {', '.join(EXPERIMENTS)}")
     if seeds < 1:
         raise ValueError(f"seeds is {seeds}: use 1 or more, such as {SEEDS}")
-    return [Run(variant, seed, preset) for seed in range(seeds) for variant in EXPERIMENTS[experiment]]
+    variants = EXPERIMENTS[experiment]
+    if experiment == "rates":
+        return [Run(variant, 0, preset, rate) for rate in RATES for variant in variants]
+    return [Run(variant, seed, preset) for seed in range(seeds) for variant in variants]

@@ -5,7 +5,8 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from posenc.lab import corpus, tasks
-from posenc.lab.config import BYTES, MASK, Run
+from posenc.lab.config import BYTES, MASK, Run, Text
+from posenc.lab.planted import LENGTH, plant
 from posenc.memory import Memory
 from posenc.model import Transformer
 
@@ -37,14 +38,17 @@ def loss(model: Transformer, run: Run, text: Tensor, generator: torch.Generator,
     if objective == "masked":
         seen, tokens, hidden = (x[part].to(device) for x in masked(text, run.length, batch, generator))
         return cross_entropy(model(seen)[hidden], tokens[hidden])
+    segments = SEGMENTS if run.settings.memory else 1
+    tokens = corpus.batch(text, segments * run.length, batch // segments, generator)
+    if isinstance(run.budget, Text) and run.budget.planted:
+        tokens = plant(tokens, run.budget.planted, run.length - LENGTH, generator)
+    tokens = tokens[part].to(device)
     if run.settings.memory:
-        tokens = corpus.batch(text, SEGMENTS * run.length, batch // SEGMENTS, generator)[part].to(device)
         memory, total = Memory(run.length), torch.zeros((), device=device)
         for n in range(0, SEGMENTS * run.length, run.length):
             logits = model(tokens[:, n : n + run.length], memory=memory)
             total = total + cross_entropy(logits.flatten(0, 1), tokens[:, n + 1 : n + run.length + 1].flatten())
         return total / SEGMENTS
-    tokens = corpus.batch(text, run.length, batch, generator)[part].to(device)
     return cross_entropy(model(tokens[:, :-1]).flatten(0, 1), tokens[:, 1:].flatten())
 
 

@@ -112,6 +112,8 @@ def _prepare(run: Run, corpus: Corpus, *, out: str | os.PathLike[str], work: Pat
 def measure(run: Run, model: Transformer, corpus: Corpus) -> dict[str, Any]:
     """Measures a trained model: losses far beyond its training length, or answers to longer tasks."""
     found: dict[str, Any] = {"learned": learned(model)}
+    if run.tried is not None:
+        return {}  # its curve is all that is asked for
     budget = run.budget
     if isinstance(budget, Task):
         found["accuracy"] = generalisation(

@@ -73,7 +73,7 @@ def train(
     bar = tqdm(total=run.steps, initial=state["step"], desc=run.name, disable=None if progress and not rank else True)
     while (step := state["step"]) < run.steps:
         for group in optimizer.param_groups:
-            group["lr"] = rate(step, run.steps, run.budget.rate * (0.25 if run.parent else 1))
+            group["lr"] = rate(step, run.steps, run.rate * (0.25 if run.parent else 1))
         with wide:
             found = loss(model, run, corpus.train, _generator(run.seed, step), part)
         found.backward()
@@ -139,13 +139,13 @@ def rate(step: int, steps: int, highest: float, warmup: float = 0.1) -> float:
 
 
 def _adamw(model: Transformer, run: Run) -> torch.optim.AdamW:
-    """AdamW with weight decay for the matrices of the model, but not for scales and parameters of encodings."""
-    own = {id(parameter) for parameter in model.encodings.parameters()}
+    """AdamW with weight decay for the matrices of the model, but not for scales and, unless asked, for encodings."""
+    own = {id(parameter) for parameter in model.encodings.parameters() if not run.settings.decayed}
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     decayed = [p for p in trained if p.ndim > 1 and id(p) not in own]
     others = [p for p in trained if p.ndim <= 1 or id(p) in own]
     groups: list[dict[str, Any]] = [{"params": decayed, "weight_decay": 0.1}, {"params": others, "weight_decay": 0.0}]
-    return torch.optim.AdamW(groups, lr=run.budget.rate, betas=(0.9, 0.95), fused=True)
+    return torch.optim.AdamW(groups, lr=run.rate, betas=(0.9, 0.95), fused=True)
 
 
 def _generator(seed: int, step: int) -> torch.Generator:

@@ -1,0 +1,101 @@
+"""Repetitions that are planted in text: they show whether a model uses what stands far before.
+
+A *copy* is a random string that occurs twice. After its first bytes, the rest of the second one can be known from the
+first one only. A *key* is five digits after an opening that is always the same, as in passkey retrieval (Mohtashami and
+Jaggi, 2023). In training the two occurrences lie within the training length.
+"""
+
+import torch
+from torch import Tensor
+
+KINDS = ("copy", "key")
+LENGTH = 12  # bytes of a string
+OPENING, END = b"\n#key:", b"\n"
+CUE = {"copy": 3, "key": len(OPENING)}
+"""The number of bytes of a string after which the rest follows from an earlier occurrence."""
+STOP = {"copy": LENGTH, "key": LENGTH - len(END)}
+"""Where the part that follows ends."""
+SYMBOLS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+-"
+DIGITS = b"0123456789"
+
+
+def strings(kind: str, count: int, generator: torch.Generator) -> Tensor:
+    """Draws strings to plant.
+
+    Args:
+        kind: "copy" or "key".
+        count: The number of strings.
+        generator: A generator on the CPU.
+
+    Returns:
+        Bytes (count, LENGTH), int64.
+
+    Example:
+        >>> bytes(strings("key", 1, torch.Generator().manual_seed(0))[0].tolist())
+        b'\\n#key:49300\\n'
+    """
+    if kind not in KINDS:
+        raise ValueError(f"there is no kind {kind!r}: use one of {', '.join(KINDS)}")
+    symbols = torch.tensor(list(SYMBOLS if kind == "copy" else DIGITS))
+    found = symbols[torch.randint(len(symbols), (count, LENGTH), generator=generator)]
+    if kind == "key":
+        found[:, : len(OPENING)] = torch.tensor(list(OPENING))
+        found[:, -len(END) :] = torch.tensor(list(END))
+    return found
+
+
+def put(tokens: Tensor, string: Tensor, at: Tensor) -> Tensor:
+    """Tokens (B, T) with a string (B, LENGTH) in each row, in place of what stands at `at` (B,) and after it."""
+    return tokens.scatter(1, at[:, None] + torch.arange(LENGTH), string)
+
+
+def plant(tokens: Tensor, share: float, farthest: int, generator: torch.Generator) -> Tensor:
+    """Plants a string twice in some rows of a batch, a copy in half of them and a key in the other half.
+
+    Args:
+        tokens: Bytes (B, T), int64, on the CPU.
+        share: The probability that a row gets a string.
+        farthest: The largest distance between the first bytes of both occurrences, LENGTH to T - LENGTH. All
+            distances from LENGTH on are equally likely, and so are all places.
+        generator: A generator on the CPU.
+
+    Returns:
+        Bytes (B, T). Other rows are as they were.
+
+    Raises:
+        ValueError: If two strings do not fit.
+    """
+    count, length = tokens.shape
+    if not LENGTH <= farthest <= length - LENGTH:
+        raise ValueError(
+            f"farthest is {farthest}: two strings of {LENGTH} bytes in {length} lie {LENGTH} to {length - LENGTH} apart"
+        )
+    chosen, kind, apart, place = torch.rand(4, count, generator=generator)
+    string = torch.where((kind < 0.5)[:, None], *(strings(each, count, generator) for each in KINDS))
+    distance = LENGTH + (apart * (farthest - LENGTH + 1)).long()
+    first = (place * (length - LENGTH - distance + 1)).long()
+    planted = put(put(tokens, string, first), string, first + distance)
+    return planted.where((chosen < share)[:, None], tokens)
+
+
+def pair(text: Tensor, kind: str, generator: torch.Generator) -> tuple[Tensor, Tensor, slice]:
+    """The same text with a string at its end that occurs at its beginning, and with one that does not.
+
+    Args:
+        text: Bytes (B, T), int64; the string at the beginning comes after LENGTH bytes of text.
+        kind: "copy" or "key".
+        generator: A generator on the CPU.
+
+    Returns:
+        Bytes (B, T) in which both strings are equal, bytes (B, T) in which the first one is another, and the places
+        of the bytes that follow from the first one where they are equal.
+    """
+    count, length = text.shape
+    string, other = strings(kind, count, generator), strings(kind, count, generator)
+    first, last = (torch.full((count,), place) for place in (LENGTH, length - LENGTH))
+    text = put(text, string, last)
+    return (
+        put(text, string, first),
+        put(text, other, first),
+        slice(length - LENGTH + CUE[kind], length - LENGTH + STOP[kind]),
+    )

@@ -1,0 +1,105 @@
+"""posenc.lab.controls: each differs from its scheme in the one thing that its name says."""
+
+import math
+
+import pytest
+import torch
+
+from posenc import ALiBi, DistanceAware, NoPE, RoPE, attention_scores
+from posenc.distance_aware import distance_weight
+from posenc.lab import results
+from posenc.lab.config import EXPERIMENTS, RATES, VARIANTS, Run, runs
+from posenc.lab.controls import Added, Forgetting, Unrectified, partial
+from posenc.t5 import T5Bias
+
+POS = torch.arange(7)
+
+
+@pytest.fixture
+def vectors():
+    return torch.randn(2, 1, 4, 7, 8, dtype=torch.float64)
+
+
+def logits(encoding, q, k):
+    return attention_scores(q, k, encoding.to(torch.float64), POS, POS)[0]
+
+
+@pytest.mark.parametrize("control", [Unrectified, Added])
+def test_distance_weighs_or_adds(control, vectors):
+    encoding = control(4).to(torch.float64)
+    torch.nn.init.normal_(encoding.w)
+    torch.nn.init.normal_(encoding.v)
+    plain, found = logits(NoPE(), *vectors), logits(encoding, *vectors)
+    for h in range(4):
+        for i in range(7):
+            for j in range(i + 1):
+                weight = distance_weight(torch.tensor(float(i - j)), encoding.w[h], encoding.v[h])
+                score = plain[h, i, j]
+                wanted = score * weight if control is Unrectified else score.clamp(min=0) + encoding.a[h] * weight
+                assert torch.isclose(found[h, i, j], wanted)
+
+
+def test_gates_multiply_weights(vectors):
+    encoding = Forgetting(4, 8).to(torch.float64)
+    torch.nn.init.normal_(encoding.gate)
+    q, k = vectors
+    gates = ((k[0] * encoding.gate[:, None]).sum(-1) + encoding.shift[:, None]).sigmoid()
+    plain, found = logits(NoPE(), q, k), logits(encoding, q, k)
+    for h in range(4):
+        for i in range(7):
+            for j in range(i + 1):
+                forgotten = math.prod(gates[h, j + 1 : i + 1].tolist())
+                assert torch.isclose(found[h, i, j], plain[h, i, j] + math.log(forgotten))
+
+
+def test_equal_gates_are_alibi(vectors):
+    forgetting = Forgetting(4, 8).to(torch.float64)
+    slopes = -forgetting.shift.sigmoid().log().detach()
+    torch.testing.assert_close(logits(forgetting, *vectors), logits(ALiBi(4, slopes=slopes), *vectors))
+
+
+def test_the_slow_planes_of_p_rope_rest():
+    freq = partial(16, 0.75).freq
+    assert torch.equal(freq[:6], RoPE(16).freq[:6]) and (freq[6:] == 0).all()
+
+
+def kinds(variant, preset="epoch"):
+    return [type(encoding) for encoding in Run(variant, 0, preset).model().encodings]
+
+
+def test_variants_are_what_they_are_called():
+    assert kinds("rope_nope") == kinds("rope_nope") == [RoPE, NoPE, RoPE]
+    assert kinds("unrectified") == [Unrectified] * 3 and kinds("distance_aware") == [DistanceAware] * 3
+    model = Run("t5_reach", 0, "epoch").model()
+    assert isinstance(model.encoding(), T5Bias) and model.encoding().max_distance == 32
+    assert Run("t5_256", 0, "epoch").model().encoding().max_distance == 64
+    assert Run("rope_base_500", 0, "epoch").model().encoding().base == 500
+    assert Run("learned_large", 0, "epoch").model().encoding().table.std().item() == pytest.approx(1, rel=0.05)
+    assert Run("shaw_heads", 0, "epoch").model().encoding().key_table.shape == (4, 33, 24)
+    assert Run("alibi_learned", 0, "epoch").model().encoding().slope.requires_grad
+
+
+def test_a_longer_window_has_fewer_sequences_and_a_longer_training_more_steps():
+    run = Run("rope", 0, "epoch")
+    assert [Run(f"rope_{n}", 0, "epoch").batch * n for n in (64, 256)] == [run.batch * 128] * 2
+    assert Run("rope_long", 0, "epoch").steps == 2 * run.steps
+
+
+def test_rates_are_tried_in_short_runs():
+    tried = runs("rates", "epoch")
+    assert len(tried) == len(RATES) * len(EXPERIMENTS["rates"]) == len({run.name for run in tried})
+    assert {run.rate for run in tried} == set(RATES)
+    assert {run.steps for run in tried} == {500}
+    assert len({run.digest for run in tried}) == len(tried)
+
+
+def test_every_variant_of_an_experiment_exists():
+    assert set().union(*EXPERIMENTS.values()) <= set(VARIANTS)
+
+
+@pytest.mark.parametrize("variant", ["rope", "copy_t5", "rope_yarn_tuned"])
+def test_settings_that_came_later_leave_earlier_results_valid(variant):
+
+    run = Run(variant, 0, "cpu")
+    assert results.load(results.path_of(run))["digest"] == run.digest
+    assert not {"planted", "stretch", "epochs", "trial", "fused", "decayed"} & set(run.config)
