@@ -344,8 +344,8 @@ class Run:
         for encoding in model.encodings:
             for name in settings.zeroed:
                 torch.nn.init.zeros_(encoding.get_parameter(name)).requires_grad_(False)
-        unfused = {"rescale", "mix"} & {door for encoding in model.encodings for door in encoding.doors}
-        if isinstance(budget, Text) and budget.fused and not unfused and "backend" not in changes:
+        fused = not any({"rescale", "mix"} & set(model.encoding(layer).doors) for layer in range(budget.layers))
+        if isinstance(budget, Text) and budget.fused and fused and "backend" not in changes:
             model.config = dataclasses.replace(model.config, backend="sdpa")
         return model
 

@@ -71,7 +71,8 @@ def plant(tokens: Tensor, share: float, farthest: int, generator: torch.Generato
             f"farthest is {farthest}: two strings of {LENGTH} bytes in {length} lie {LENGTH} to {length - LENGTH} apart"
         )
     chosen, kind, apart, place = torch.rand(4, count, generator=generator)
-    string = torch.where((kind < 0.5)[:, None], *(strings(each, count, generator) for each in KINDS))
+    copies, keys = (strings(each, count, generator) for each in KINDS)
+    string = torch.where((kind < 0.5)[:, None], copies, keys)
     distance = LENGTH + (apart * (farthest - LENGTH + 1)).long()
     first = (place * (length - LENGTH - distance + 1)).long()
     planted = put(put(tokens, string, first), string, first + distance)
