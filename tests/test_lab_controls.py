@@ -1,5 +1,6 @@
 """posenc.lab.controls: each differs from its scheme in the one thing that its name says."""
 
+import dataclasses
 import math
 
 import pytest
@@ -8,8 +9,10 @@ import torch
 from posenc import ALiBi, DistanceAware, NoPE, RoPE, attention_scores
 from posenc.distance_aware import distance_weight
 from posenc.lab import results
-from posenc.lab.config import EXPERIMENTS, RATES, VARIANTS, Run, runs
+from posenc.lab.config import EXPERIMENTS, PRESETS, RATES, VARIANTS, Run, runs
 from posenc.lab.controls import Added, Forgetting, Unrectified, partial
+from posenc.lab.corpus import Corpus
+from posenc.lab.sweep import train_and_measure
 from posenc.t5 import T5Bias
 
 POS = torch.arange(7)
@@ -103,3 +106,27 @@ def test_settings_that_came_later_leave_earlier_results_valid(variant):
     run = Run(variant, 0, "cpu")
     assert results.load(results.path_of(run))["digest"] == run.digest
     assert not {"planted", "stretch", "epochs", "trial", "fused", "decayed"} & set(run.config)
+
+
+@pytest.mark.parametrize("variant", ["rope", "transformer_xl_memory", "forgetting", "distance_aware", "alibi_64"])
+def test_a_planted_run_is_measured_for_what_it_uses(variant, tmp_path, monkeypatch):
+    text = dataclasses.replace(
+        PRESETS["smoke"].text, length=72, planted=0.5, fused=True, steps=3, trial=2, longest=2, windows=2
+    )
+    monkeypatch.setitem(PRESETS, "smoke", dataclasses.replace(PRESETS["smoke"], text=text))
+    generator = torch.Generator().manual_seed(0)
+    parts = [torch.randint(97, 123, (size,), dtype=torch.uint8, generator=generator) for size in (4000, 4000)]
+    corpus, run = Corpus("letters", *parts, digest="0" * 16, files=2), Run(variant, 0, "smoke")
+    train_and_measure(run, corpus, out=tmp_path, work=tmp_path, progress=False)
+    found = results.load(results.path_of(run, tmp_path))
+    lengths = [run.window, 2 * run.window]
+    assert [entry["length"] for entry in found["nonoverlapping"]] == lengths
+    assert [len(entry["texts"]) for entry in found["nonoverlapping"]] == [2, 2]
+    assert all(len(entry["gains"]) == 2 for entry in found["recalled"])
+    if variant != "transformer_xl_memory":
+        first, last = found["hidden"]
+        assert first["texts"] == pytest.approx(found["nonoverlapping"][0]["texts"], abs=1e-4)
+        assert [len(entry["texts"]) for entry in (first, last)] == [2, 2]
+    tried = Run(variant, 0, "smoke", RATES[0])
+    train_and_measure(tried, corpus, out=tmp_path, work=tmp_path, progress=False)
+    assert "nonoverlapping" not in results.load(results.path_of(tried, tmp_path))

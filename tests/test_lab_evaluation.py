@@ -267,12 +267,18 @@ def test_extrapolation_is_made_of_these_losses(name, memory):
     model, held_out = make(name), text()
     found = extrapolation(model, held_out, 8, memory=memory, windows=4, slid=2, longest=4)
     assert json.loads(json.dumps(found, allow_nan=False)) == found
+    of_texts = found["nonoverlapping"][0]["texts"]
+    wanted = [nonoverlapping(model, one[None], 8) for one in evaluation.corpus.regions(held_out, 32, 24, 4)[:, 24:]]
+    assert of_texts == pytest.approx(wanted, abs=1e-5)
     assert (found["trained"], found["memory"], found["windows"], found["slid"]) == (8, memory, 4, 2)
     regions = evaluation.corpus.regions(held_out, 32, 24, 4)
     spans, some = regions[:, 24:], regions[[0, 2]]
     assert [entry["length"] for entry in found["nonoverlapping"]] == [8, 16, 32]
     for cut, slid, attention in zip(found["nonoverlapping"], found["sliding"], found["attention"], strict=True):
         length = cut["length"]
+        for entry, count in ((cut, 4), (slid, 2)):
+            texts = entry.pop("texts")
+            assert len(texts) == count and sum(texts) / count == pytest.approx(entry["loss"], abs=1e-6)
         assert cut == dict(
             length=length, tokens=128, loss=pytest.approx(nonoverlapping(model, spans, length), abs=1e-5)
         )

@@ -302,7 +302,12 @@ class Run:
     @property
     def length(self) -> int:
         """The length of its training sequences."""
-        return round(self.budget.length * self.settings.stretch) * (FACTOR if self.settings.after else 1)
+        return self.window * (FACTOR if self.settings.after else 1)
+
+    @property
+    def window(self) -> int:
+        """L, of which measured lengths are multiples: its training length, or that of the run that it starts from."""
+        return round(self.budget.length * self.settings.stretch)
 
     @property
     def parent(self) -> Run | None:
@@ -331,7 +336,7 @@ class Run:
         Returns:
             A `Transformer` in training mode, on the CPU.
         """
-        settings, budget, length = self.settings, self.budget, round(self.budget.length * self.settings.stretch)
+        settings, budget, length = self.settings, self.budget, self.window
         longest = 16 * budget.length if isinstance(budget, Task) else self.length  # rows of a learned table
         with torch.random.fork_rng():
             torch.manual_seed(self.seed)

@@ -81,7 +81,7 @@ def by_position(model: nn.Module, windows: Tensor, segment: int | None = None) -
     Returns:
         Losses in nats, (T,); entry p has p + 1 tokens before the predicted one.
     """
-    return _all(model, windows, segment).mean(0)
+    return window_losses(model, windows, segment).mean(0)
 
 
 def nonoverlapping(model: nn.Module, spans: Tensor, length: int, *, segment: int | None = None) -> float:
@@ -101,7 +101,7 @@ def nonoverlapping(model: nn.Module, spans: Tensor, length: int, *, segment: int
     Raises:
         ValueError: If `length` does not divide S.
     """
-    return _cut(model, spans, length, segment).mean().item()
+    return cut_losses(model, spans, length, segment).mean().item()
 
 
 def sliding(
@@ -132,7 +132,9 @@ def sliding(
     return _slid(model, regions, length, stride, context, memory, segment).mean().item()
 
 
-def _cut(model: nn.Module, spans: Tensor, length: int, segment: int | None = None, autocast: bool = False) -> Tensor:
+def cut_losses(
+    model: nn.Module, spans: Tensor, length: int, segment: int | None = None, autocast: bool = False
+) -> Tensor:
     """Losses (R, S) of windows that do not overlap."""
     return _slid(model, spans, length, length, 0, False, segment, autocast)
 
@@ -152,12 +154,12 @@ def _slid(
     if memory:
         piece = min(stride, segment or stride)
         stream = regions[:, context % piece :]  # whole segments up to the first token that is scored
-        return _all(model, stream, piece, length - piece, autocast)[:, -span:]
+        return window_losses(model, stream, piece, length - piece, autocast)[:, -span:]
     windows = regions[:, context - before :].unfold(1, length + 1, stride).flatten(0, 1)  # (R · S/stride, length + 1)
-    return _all(model, windows, segment, None, autocast)[:, before:].reshape(len(regions), span)
+    return window_losses(model, windows, segment, None, autocast)[:, before:].reshape(len(regions), span)
 
 
-def _all(
+def window_losses(
     model: nn.Module, windows: Tensor, segment: int | None = None, memory: int | None = None, autocast: bool = False
 ) -> Tensor:
     """Losses (R, T) of many windows (R, T + 1), float64 on the CPU, computed a few at a time to save memory."""
@@ -193,8 +195,9 @@ def extrapolation(
         A dict for JSON with four lists. `by_position` has losses at positions `from` … `to` - 1, where position p has
         p + 1 tokens before the predicted one. `nonoverlapping` has the loss of all spans for each length. `sliding`
         has the loss of sliding windows for each length, and as `nonoverlapping` the loss of the same tokens in
-        windows that do not slide. `attention` has mean distance and entropy, (layers, heads), for each length. If the
-        model cannot serve a length, or a loss is not finite, the entry is None and `why` has the reason.
+        windows that do not slide. Both have the mean of each span in `texts`. `attention` has mean distance and
+        entropy, (layers, heads), for each length. If the model cannot serve a length, or a loss is not finite, the
+        entry is None and `why` has the reason.
 
     Raises:
         ValueError: If the text is too short, or the numbers do not fit together.
@@ -213,14 +216,14 @@ def extrapolation(
     segment = None if whole else trained
     cut, slides, attention, placed = [], [], [], text.new_empty(0, 0)
     for length in lengths:
-        stride, why = length // QUARTERS, _refusal(model, length)
-        unstreamed = why or (_refusal(model, text.shape[1] - 1) if memory else None)  # positions go on in a stream
+        stride, why = length // QUARTERS, refusal(model, length)
+        unstreamed = why or (refusal(model, text.shape[1] - 1) if memory else None)  # positions go on in a stream
         if why:
             cut.append(_unserved(why, length=length))
             attention.append({"length": length, "distance": None, "entropy": None, "why": why})
         else:
-            found = _cut(model, text[:, context:], length, segment, autocast)  # (R, S)
-            cut.append(_entry(found, length=length))
+            found = cut_losses(model, text[:, context:], length, segment, autocast)  # (R, S)
+            cut.append(_of_texts(found, length=length))
             placed = found.view(-1, length)  # of the longest windows that are served, in the end
             part = text[some][:WATCHED, context : context + length]
             watched = _watched(model, part, segment, _distance, _entropy)
@@ -234,7 +237,7 @@ def extrapolation(
             slides.append(_unserved(unstreamed, **about))
         else:
             scored = _slid(model, text[some], length, stride, context, memory, segment, autocast)
-            slides.append(_entry(scored, **about))
+            slides.append(_of_texts(scored, **about))
     positions = [
         _unserved(why or "", **{"from": a, "to": b}) if b > placed.shape[1]
         else _entry(placed[:, a:b], **{"from": a, "to": b})
@@ -259,11 +262,17 @@ def _entry(found: Tensor, **about: Any) -> Entry:
     return {**about, "tokens": found.numel(), "loss": loss}
 
 
+def _of_texts(found: Tensor, **about: Any) -> Entry:
+    """The mean of losses (R, S), their number, and the mean of each text."""
+    entry = _entry(found, **about)
+    return entry if entry["loss"] is None else {**entry, "texts": found.mean(1).tolist()}
+
+
 def _unserved(why: str, **about: Any) -> Entry:
     return {**about, "loss": None, "why": why}
 
 
-def _refusal(model: nn.Module, length: int) -> str | None:
+def refusal(model: nn.Module, length: int) -> str | None:
     """The model's reason if it cannot serve a text of this length. An error at any length is raised, not returned."""
     with _measuring(model) as device:
         token = torch.zeros(1, 1, dtype=torch.long, device=device)
@@ -306,7 +315,7 @@ def accuracy(
     """
     tokens, answer = tasks.sample(task, length, count, generator)
     answer = answer[:, 1:].cpu()
-    if why := _refusal(model, answer.shape[1]):
+    if why := refusal(model, answer.shape[1]):
         return {"length": length, "count": count, "exact": None, "tokens": None, "why": why}
     with _measuring(model, autocast) as device:
         rows = max(1, PAIRS.get(device.type, PAIRS["cpu"]) // answer.shape[1] ** 2)

@@ -32,7 +32,7 @@ def strings(kind: str, count: int, generator: torch.Generator) -> Tensor:
 
     Example:
         >>> bytes(strings("key", 1, torch.Generator().manual_seed(0))[0].tolist())
-        b'\\n#key:49300\\n'
+        b'\\n#key:73731\\n'
     """
     if kind not in KINDS:
         raise ValueError(f"there is no kind {kind!r}: use one of {', '.join(KINDS)}")

@@ -12,9 +12,10 @@ from filelock import FileLock, Timeout
 from torch import Tensor
 
 from posenc.lab import results
-from posenc.lab.config import Run, Task
-from posenc.lab.corpus import Corpus
-from posenc.lab.evaluation import extrapolation, generalisation
+from posenc.lab.config import Run, Task, Text
+from posenc.lab.context import hidden, recalled
+from posenc.lab.corpus import Corpus, regions
+from posenc.lab.evaluation import QUARTERS, extrapolation, generalisation
 from posenc.lab.training import train
 from posenc.model import Transformer
 
@@ -121,9 +122,26 @@ def measure(run: Run, model: Transformer, corpus: Corpus) -> dict[str, Any]:
         )
     elif run.settings.objective == "text":
         found |= extrapolation(
-            model, corpus.held_out, budget.length, memory=run.settings.memory, windows=budget.windows, slid=budget.slid,
+            model, corpus.held_out, run.window, memory=run.settings.memory, windows=budget.windows, slid=budget.slid,
             longest=budget.longest,
         )  # fmt: skip
+        if budget.planted:
+            found |= used(run, model, corpus)
+    return found
+
+
+def used(run: Run, model: Transformer, corpus: Corpus) -> dict[str, Any]:
+    """Measures what a model gets out of far context: gains from planted strings, and losses with far keys hidden."""
+    budget, memory = run.budget, run.settings.memory
+    assert isinstance(budget, Text)
+    found: dict[str, Any] = {
+        "recalled": recalled(model, corpus.held_out, run.window, memory=memory, windows=budget.windows)
+    }
+    if not memory:
+        lengths = [run.window * 2**n for n in range(budget.longest.bit_length())]
+        context = lengths[-1] - lengths[-1] // QUARTERS
+        spans = regions(corpus.held_out, lengths[-1], context, budget.windows)[:, context:]  # those of `extrapolation`
+        found["hidden"] = hidden(model, spans, run.window, lengths)
     return found
 
 
