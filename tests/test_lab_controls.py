@@ -8,7 +8,7 @@ import torch
 
 from posenc import ALiBi, DistanceAware, NoPE, RoPE, attention_scores
 from posenc.distance_aware import distance_weight
-from posenc.lab import results
+from posenc.lab import config, results
 from posenc.lab.config import EXPERIMENTS, PRESETS, RATES, VARIANTS, Run, runs
 from posenc.lab.controls import Added, Forgetting, Unrectified, partial
 from posenc.lab.corpus import Corpus
@@ -100,12 +100,23 @@ def test_every_variant_of_an_experiment_exists():
     assert set().union(*EXPERIMENTS.values()) <= set(VARIANTS)
 
 
+def test_a_variant_has_its_own_rate_or_that_of_its_scheme(monkeypatch):
+    monkeypatch.setitem(config.TUNED, "epoch", {"nope": 1e-3, "forgetting": 8e-3})
+    assert [Run(name, 0, "epoch").rate for name in ("nope", "forgetting", "nope_long", "rope")] == [
+        1e-3,
+        8e-3,
+        1e-3,
+        4e-3,
+    ]
+    assert Run("copy_nope", 0, "epoch").rate == 3e-3
+
+
 @pytest.mark.parametrize("variant", ["rope", "copy_t5", "rope_yarn_tuned"])
 def test_settings_that_came_later_leave_earlier_results_valid(variant):
 
     run = Run(variant, 0, "cpu")
     assert results.load(results.path_of(run))["digest"] == run.digest
-    assert not {"planted", "stretch", "epochs", "trial", "fused", "decayed"} & set(run.config)
+    assert not {"planted", "stretch", "epochs", "trial", "fused", "decayed", "until"} & set(run.config)
 
 
 @pytest.mark.parametrize("variant", ["rope", "transformer_xl_memory", "forgetting", "distance_aware", "alibi_64"])

@@ -9,12 +9,14 @@ from pathlib import Path
 
 import torch
 
-from posenc.lab import corpus, results, weights
+from posenc.lab import baselines, corpus, results, weights
 from posenc.lab.config import EXPERIMENTS, PRESETS, SEEDS, VARIANTS, Run, runs
 from posenc.lab.cost import REUSED, cost, keep, read_cost, table
-from posenc.lab.report import report
+from posenc.lab.report import counted, report
 from posenc.lab.sweep import measure, sweep, train_and_measure
 from posenc.lab.training import restored
+
+REPORTS = ("start", "baselines", *EXPERIMENTS, "cost")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -43,7 +45,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(prog="python -m posenc.lab", description="Trains and measures positional encodings.")
-    commands = top.add_subparsers(required=True, metavar="train | evaluate | sweep | keep | cost | report")
+    commands = top.add_subparsers(required=True, metavar="train | evaluate | sweep | keep | cost | baselines | report")
 
     def command(name: str, call: object, text: str) -> argparse.ArgumentParser:
         made = commands.add_parser(name, help=text, description=text)
@@ -81,8 +83,12 @@ def parser() -> argparse.ArgumentParser:
     made = command("cost", _cost, "Times every scheme with every backend; let nothing else run meanwhile.")
     made.add_argument("--rounds", type=int, default=3)
     shared(made)
+    made = command(
+        "baselines", _baselines, "Measures n-grams and compressors on the texts that models are measured on."
+    )
+    shared(made)
     made = command("report", _report, "Prints what has been found, as tables.")
-    made.add_argument("--experiment", choices=[*EXPERIMENTS, "cost", "all"], required=True)
+    made.add_argument("--experiment", choices=[*REPORTS, "all"], default="all", help="one of them (default: all)")
     made.add_argument("--out", metavar="FOLDER", default=str(results.FOLDER), help="where results lie")
     return top
 
@@ -132,10 +138,27 @@ def _cost(args: argparse.Namespace) -> int:
     return 0
 
 
-def _report(args: argparse.Namespace) -> None:
-    names = [*EXPERIMENTS, "cost"] if args.experiment == "all" else [args.experiment]
-    for name in names:
-        print(table(read_cost(args.preset, args.out)) if name == "cost" else report(name, args.preset, args.out))
+def _baselines(args: argparse.Namespace) -> None:
+    found = baselines.baselines(corpus.load(args.corpus), args.preset, progress=not args.quiet)
+    print(f"{counted(found)}\n{baselines.keep(found, args.preset, args.out)}")
+
+
+def _report(args: argparse.Namespace) -> int:
+    if args.experiment != "all":
+        print(_reported(args.experiment, args))
+        return 0
+    told = 0
+    for name in REPORTS:
+        try:
+            print(_reported(name, args), end="\n\n")
+            told += 1
+        except ValueError as error:
+            print(f"{name}: {error}\n")
+    return 0 if told > 1 else 2  # one that needs no results
+
+
+def _reported(name: str, args: argparse.Namespace) -> str:
+    return table(read_cost(args.preset, args.out)).text() if name == "cost" else report(name, args.preset, args.out)
 
 
 if __name__ == "__main__":

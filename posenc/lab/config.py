@@ -20,7 +20,7 @@ from posenc.lab.tasks import TASKS, VOCABULARY
 from posenc.model import Transformer
 from posenc.registry import ENCODINGS, SCHEMES
 from posenc.rope import RoPE
-from posenc.scaling import interpolate, ntk, yarn, yarn_attention_factor
+from posenc.scaling import interpolate, llama3, ntk, yarn, yarn_attention_factor
 from posenc.shaw import Shaw
 from posenc.sinusoidal import frequencies
 from posenc.t5 import T5Bias
@@ -32,7 +32,7 @@ LATER = {"later": True}
 RATES = (1e-3, 2e-3, 4e-3, 8e-3)
 """Learning rates that are tried for every scheme, in the experiment "rates"."""
 TUNED: dict[str, dict[str, float]] = {"epoch": {}}
-"""By preset and scheme, the rate with the lowest loss in the experiment "rates"."""
+"""By preset and variant or scheme, the rate with the lowest loss in the experiment "rates"."""
 
 
 @dataclass(frozen=True)
@@ -168,6 +168,8 @@ class Variant:
     """How many times the preset's steps it is trained for."""
     decayed: bool = field(default=False, metadata=LATER)
     """Whether weight decay reaches the parameters of the encoding too."""
+    until: float = field(default=0.0, metadata=LATER)
+    """The held-out loss in nats at which training ends, for comparisons at equal loss; 0 for the whole training."""
 
 
 def _schemes(**changes: Any) -> dict[str, Variant]:
@@ -175,7 +177,7 @@ def _schemes(**changes: Any) -> dict[str, Variant]:
     return {name: Variant(name, shared=not scheme.per_layer, **changes) for name, scheme in SCHEMES.items()}
 
 
-_METHODS = ("interpolate", "ntk", "yarn")
+_METHODS = ("interpolate", "ntk", "yarn", "llama3")
 VARIANTS: dict[str, Variant] = {
     **_schemes(),
     "transformer_xl_memory": Variant("transformer_xl", shared=False, memory=True),
@@ -211,7 +213,7 @@ VARIANTS: dict[str, Variant] = {
 }  # fmt: skip
 
 EXPERIMENTS: dict[str, tuple[str, ...]] = {
-    "extrapolation": (*ENCODINGS, "transformer_xl_memory"),
+    "extrapolation": (*ENCODINGS, "t5_reach", "learned_large", "transformer_xl_memory"),
     "generalisation": tuple(f"{task}_{name}" for task in TASKS for name in ENCODINGS),
     "shaw": (*(f"shaw_k{k}" for k in (0, 1, 2, 4, 8)), "shaw", "shaw_k64", "shaw_keys", "shaw_values"),
     "layers": (
@@ -223,10 +225,10 @@ EXPERIMENTS: dict[str, tuple[str, ...]] = {
         "rope_tuned", *(f"rope_{method}_tuned" for method in _METHODS),
     ),
     "distance": ("nope", "relu", "distance_aware", "alibi"),
-    "rates": tuple(ENCODINGS),
+    "rates": (*ENCODINGS, "transformer_xl_memory", "forgetting", "learned_large"),
     "controls": (
-        "t5_reach", "t5_own", "alibi_learned", "shaw_keys", "shaw_heads", "relu", "unrectified", "added",
-        "rope_base_500", "rope_partial", "rope_nope", "forgetting", "learned_large", "learned_decayed",
+        "t5", "t5_reach", "t5_own", "alibi_learned", "shaw_keys", "shaw_heads", "relu", "unrectified", "added",
+        "rope_base_500", "rope_partial", "rope_nope", "forgetting", "learned", "learned_large", "learned_decayed",
     ),
     "lengths": tuple(f"{name}_{length}" for name in ("rope", "alibi", "t5") for length in (64, 256)),
     "long": tuple(f"{name}_long" for name in ("nope", "sinusoidal", "rope", "t5", "alibi", "transformer_xl")),
@@ -266,8 +268,13 @@ class Run:
 
     @property
     def name(self) -> str:
-        """The stem of its files, such as "rope-0"; "rope@0.004-0" if it tries a learning rate."""
-        return f"{self.variant}-{self.seed}" if self.tried is None else f"{self.variant}@{self.tried:g}-{self.seed}"
+        """The name of its files, such as "rope-0"; "rope@0.004-0" if it tries a learning rate."""
+        return f"{self.stem}-{self.seed}"
+
+    @property
+    def stem(self) -> str:
+        """Its name without the seed, such as "rope" or "rope@0.004"."""
+        return self.variant if self.tried is None else f"{self.variant}@{self.tried:g}"
 
     @property
     def settings(self) -> Variant:
@@ -292,7 +299,7 @@ class Run:
     def rate(self) -> float:
         """The learning rate after the warm-up: the one that it tries, the tuned one of its scheme, or the budget's."""
         tuned = TUNED.get(self.preset, {}) if isinstance(self.budget, Text) else {}
-        return self.tried or tuned.get(self.settings.scheme, self.budget.rate)
+        return self.tried or tuned.get(self.variant, tuned.get(self.settings.scheme, self.budget.rate))
 
     @property
     def batch(self) -> int:
@@ -401,6 +408,8 @@ def scaled(head_dim: int, method: str, length: int, factor: float = FACTOR) -> R
     freq: Tensor = frequencies(head_dim)
     if method == "yarn":
         return RoPE(head_dim, freq=yarn(freq, factor, length), attention_factor=yarn_attention_factor(factor))
+    if method == "llama3":
+        return RoPE(head_dim, freq=llama3(freq, factor, trained=length))
     return RoPE(head_dim, freq={"interpolate": interpolate, "ntk": ntk}[method](freq, factor))
 
 

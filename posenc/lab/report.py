@@ -1,25 +1,32 @@
-"""Results as tables for a terminal: means over seeds, and their standard deviations."""
+"""Results as tables, for a terminal and for pages: means, 95 % intervals over seeds and texts, and success rates."""
 
+import functools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from statistics import mean, stdev
+from typing import Any
+
+import torch
+from torch import Tensor
 
 from posenc.lab import results
+from posenc.lab.baselines import read_baselines
+from posenc.lab.config import RATES, Run
+from posenc.lab.intervals import Interval, crossed, wilson
 from posenc.lab.results import Result
 from posenc.table import Table
 
-Column = tuple[str, Callable[[Result], float | None]]
+LEARNED = 0.9
+"""The share of exact answers at the longest training length from which on a task counts as learned."""
+Found = dict[str, list[Result]]
 
 
 def report(experiment: str, preset: str = "", folder: str | os.PathLike[str] = results.FOLDER) -> str:
     """The results of one experiment as text.
 
-    Each table has a row for each variant, with the mean over seeds and the standard deviation. A dash marks a length
-    that the model cannot serve. Losses are in nats per token. Tasks have separate tables.
-
     Args:
-        experiment: A name in `EXPERIMENTS`.
-        preset: "cpu" or "gpu". Default: as in `read`.
+        experiment: A name in `EXPERIMENTS`; "start" for sizes before training, "baselines" for n-grams.
+        preset: A name in `PRESETS`. Default: as in `read`.
         folder: The folder with the results.
 
     Returns:
@@ -30,27 +37,52 @@ def report(experiment: str, preset: str = "", folder: str | os.PathLike[str] = r
 
     Example:
         >>> report("layers", "cpu").splitlines()[2]
-        'loss by length, windows that do not overlap'
+        'Loss in nats per byte, in windows that do not overlap: mean over seeds ± their deviation'
     """
+    if experiment == "start":
+        return f"{sizes(preset or 'cpu').text()}\n"
+    if experiment == "baselines":
+        return f"{counted(read_baselines(preset or 'cpu', folder)).text()}\n"
     found = results.read(experiment, preset, folder)
-    some = next(iter(found.values()))[0]
-    about = some["provenance"]
+    about = next(iter(found.values()))[0]["provenance"]
     seeds = sorted({len(of) for of in found.values()})
-    lines = [
-        f"{experiment}: {about['device']}, torch {about['torch']}, {about['corpus_name']} ({about['corpus']}), "
-        f"seeds: {' to '.join(map(str, sorted({seeds[0], seeds[-1]})))}"
-    ]
-    kinds = dict.fromkeys(of[0]["config"]["objective"] for of in found.values())  # each has lengths of its own
-    for kind in kinds:
-        rows = {variant: of for variant, of in found.items() if of[0]["config"]["objective"] == kind}
-        for title, columns in _tables(next(iter(rows.values()))[0]):
-            names, values = zip(*columns, strict=True)
-            cells = [[variant, *(spread([value(r) for r in of]) for value in values)] for variant, of in rows.items()]
-            lines += ["", Table(["", *names], cells, caption=title).text()]
+    text = f"{about['corpus_name']} ({about['corpus']}), " if "corpus" in about else ""
+    many = " to ".join(map(str, sorted({seeds[0], seeds[-1]})))
+    lines = [f"{experiment}: {about['device']}, torch {about['torch']}, {text}seeds: {many}"]
+    for table in tables(found):
+        lines += ["", table.text()]
     return "\n".join(lines) + "\n"
 
 
-def spread(values: list[float | None]) -> str:
+def tables(found: Found) -> list[Table]:
+    """Tables of all that an experiment has measured.
+
+    Args:
+        found: What `read` returns.
+
+    Returns:
+        Tables with a row for each variant. A dash marks a length that the model cannot serve. Losses are in nats per
+        byte. Tasks have separate tables.
+    """
+    made: list[Table] = []
+    for kind, trained in dict.fromkeys(_kind(of) for of in found.values()):  # each has lengths of its own
+        rows = {variant: of for variant, of in found.items() if _kind(of) == (kind, trained)}
+        if all("@" in variant for variant in rows):
+            made.append(tried(rows))
+        elif any("accuracy" in of[0] for of in rows.values()):
+            made += _answers(kind, rows)
+        elif any("nonoverlapping" in of[0] for of in rows.values()):
+            made += _losses(rows)
+        else:
+            made.append(_curves(rows))
+    return made
+
+
+def _kind(of: list[Result]) -> tuple[str, int]:
+    return of[0]["config"]["objective"], of[0].get("trained", 0)
+
+
+def spread(values: Sequence[float | None]) -> str:
     """The mean of several seeds and their standard deviation, in words.
 
     Args:
@@ -69,29 +101,217 @@ def spread(values: list[float | None]) -> str:
     return f"{mean(known):.3f}" + (f" ±{stdev(known):.3f}" if len(known) > 1 else "")
 
 
-def _tables(result: Result) -> list[tuple[str, list[Column]]]:
-    """Titles and columns for results of this kind."""
-    if "accuracy" in result:
-        asked, task = range(len(result["accuracy"])), result["config"]["objective"]
-        return [
-            (f"{task}: exact answers by length", [_at("accuracy", n, "exact", result) for n in asked]),
-            (f"{task}: right tokens by length", [_at("accuracy", n, "tokens", result) for n in asked]),
-        ]
-    if "nonoverlapping" not in result:
-        points = result["curve"][:: max(1, len(result["curve"]) // 8)]
-        return [("held-out loss by step", [(str(p["step"]), _point(p["step"])) for p in points])]
-    lengths = range(len(result["nonoverlapping"]))
-    return [
-        ("loss by length, windows that do not overlap", [_at("nonoverlapping", n, "loss", result) for n in lengths]),
-        ("loss by length, windows that slide by a quarter", [_at("sliding", n, "loss", result) for n in lengths]),
-        ("the same tokens as these, cut", [_at("sliding", n, "nonoverlapping", result) for n in lengths]),
-    ]  # fmt: skip
+# Before training
 
 
-def _at(table: str, n: int, name: str, result: Result) -> Column:
-    """Entry n of a table, under its length."""
-    return str(result[table][n]["length"]), lambda of: of[table][n].get(name)
+def sizes(preset: str) -> Table:
+    """How large tokens and positions are before training, for schemes that add a vector to the token.
+
+    Args:
+        preset: A name in `PRESETS`.
+
+    Returns:
+        A table with the mean norm of a token's vector, that of a position's, and their ratio.
+
+    Example:
+        >>> sizes("cpu").rows[0]
+        ['sinusoidal', '9.76', '6.93', '0.71']
+    """
+    rows = []
+    for variant in ("sinusoidal", "learned", "learned_large"):
+        run = Run(variant, 0, preset)
+        model, pos = run.model(), torch.arange(run.length)
+        with torch.no_grad():
+            token = model.embedding.weight * model.config.model_dim**0.5
+            place = model.encoding().embed(torch.zeros(1, run.length, model.config.model_dim), pos)
+        norms = [x.norm(dim=-1).mean().item() for x in (token, place)]
+        rows.append([variant, *norms, norms[1] / norms[0]])
+    form = {"": "", "token": ".2f", "position": ".2f", "position / token": ".2f"}
+    return Table(form, rows, caption="Mean length of the vectors at step 0")
 
 
-def _point(step: int) -> Callable[[Result], float | None]:
-    return lambda result: next((p["held_out"] for p in result["curve"] if p["step"] == step), None)
+def tried(found: Found) -> Table:
+    """Losses of short runs by learning rate, and the best rate of each scheme."""
+    ends = {variant: of[0]["curve"][-1]["held_out"] for variant, of in found.items()}
+    rows = []
+    for scheme in dict.fromkeys(variant.partition("@")[0] for variant in ends):
+        losses = {rate: ends.get(f"{scheme}@{rate:g}") for rate in RATES}
+        best = min((loss, rate) for rate, loss in losses.items() if loss is not None)[1]
+        rows.append([scheme, *losses.values(), f"{best:g}"])
+    steps = next(iter(found.values()))[0]["config"]["steps"]
+    form = {"": "", **{f"{rate:g}": ".3f" for rate in RATES}, "best": ""}
+    return Table(form, rows, caption=f"Held-out loss after {steps} steps by learning rate, nats per byte")
+
+
+def counted(found: dict[str, Any]) -> Table:
+    """What counting reaches: n-grams and compressors."""
+    rows = [[f"{entry['order']}-grams", entry["loss"], f"{crossed([entry['texts']])}"] for entry in found["ngrams"]]
+    rows += [[f"{name} -9", loss, None] for name, loss in found["compressed"].items()]
+    caption = "Nats per byte of held-out text: counts in windows of the training length, and compressors"
+    return Table({"": "", "loss": ".3f", "over texts": ""}, rows, caption=caption)
+
+
+# Losses
+
+
+def texts(of: list[Result], table: str, share: float, kind: str = "") -> Tensor | None:
+    """One number for each seed and text: a loss, or the gain from a planted string.
+
+    Args:
+        of: The results of one variant.
+        table: "nonoverlapping", "sliding", "hidden" or "recalled".
+        share: The length of windows, or the distance of the string, as a multiple of the training length.
+        kind: "copy" or "key" for "recalled". Default: "".
+
+    Returns:
+        Numbers (seeds, texts), float64; None if the models cannot serve that length.
+
+    Raises:
+        ValueError: If it was not measured.
+    """
+    place, name = ("distance", "gains") if table == "recalled" else ("length", "texts")
+    rows = []
+    for result in of:
+        asked = [entry for entry in result.get(table, []) if entry.get("kind", "") == kind]
+        found: Any = next((entry for entry in asked if entry[place] == share * result["trained"]), {})
+        if "why" not in found and name not in found:
+            known = ", ".join(f"{entry[place] / result['trained']:g}" for entry in asked) or "nothing"
+            raise ValueError(
+                f"{kind or table} at {share:g} times the training length was not measured: there is {known}"
+            )
+        rows.append(found.get(name))
+    return None if any(row is None for row in rows) else torch.tensor(rows, dtype=torch.float64)
+
+
+def difference(
+    of: list[Result], than: list[Result], table: str = "nonoverlapping", share: float = 1
+) -> Interval | None:
+    """How much higher the loss of one variant is than that of another, text by text and seed by seed.
+
+    Args:
+        of: The results of one variant.
+        than: The results of the other; seeds that only one of them has are left out.
+        table: "nonoverlapping", "sliding" or "hidden". Default: "nonoverlapping".
+        share: The length of windows as a multiple of the training length. Default: 1.
+
+    Returns:
+        The mean difference in nats with its interval; None if one of them cannot serve the length.
+
+    Raises:
+        ValueError: If it was not measured.
+    """
+    count = min(len(of), len(than))
+    return _mean(*(texts(part[:count], table, share) for part in (of, than)))
+
+
+def change(of: list[Result], share: float, table: str = "sliding") -> Interval | None:
+    """How much the loss rises from the training length to a multiple of it; None if that is refused."""
+    return _mean(texts(of, table, share), texts(of, table, 1))
+
+
+def worth(of: list[Result], share: float) -> Interval | None:
+    """What keys are worth that are the training length or more back: the loss with them hidden, less the loss."""
+    return _mean(texts(of, "hidden", share), texts(of, "nonoverlapping", share))
+
+
+def gain(of: list[Result], share: float, kind: str = "copy") -> Interval | None:
+    """How much better a planted string is predicted than a new one, in nats per byte; None if that is refused.
+
+    Args:
+        of: The results of one variant.
+        share: How far back it occurred before, as a multiple of the training length.
+        kind: "copy" or "key". Default: "copy".
+
+    Raises:
+        ValueError: If it was not measured.
+    """
+    return _mean(texts(of, "recalled", share, kind))
+
+
+def _mean(first: Tensor | None, second: Tensor | float | None = 0.0) -> Interval | None:
+    return None if first is None or second is None else crossed(first - second)
+
+
+def _losses(rows: Found) -> Iterator[Table]:
+    some = next(iter(rows.values()))[0]
+    trained = some["trained"]
+    shares = [entry["length"] / trained for entry in some["nonoverlapping"]]
+    after = ": mean over seeds ± their deviation"
+    for title, table, name in (
+        ("Loss in nats per byte, in windows that do not overlap", "nonoverlapping", "loss"),
+        ("Loss in windows that slide by a quarter", "sliding", "loss"),
+        ("Loss of the same tokens as these in windows that do not overlap", "sliding", "nonoverlapping"),
+    ):
+        values = {
+            v: zip(*([e.get(name) for e in result[table]] for result in of), strict=True) for v, of in rows.items()
+        }
+        lengths = [f"{share * trained:g}" for share in shares]
+        yield _table(title + after, lengths, {v: [spread(seeds) for seeds in of] for v, of in values.items()})
+    measured: list[tuple[str, list[float], Callable[..., Interval | None]]] = [
+        ("Rise of the loss beyond the training length L, windows that slide", shares, change),
+        ("What keys are worth that are L or more back, windows that do not overlap", shares, worth),
+    ]
+    for kind in dict.fromkeys(entry["kind"] for entry in some.get("recalled", [])):
+        places = [entry["distance"] / trained for entry in some["recalled"] if entry["kind"] == kind]
+        title = f"Gain in nats per byte from a planted {kind} by its distance"
+        measured.append((title, places, functools.partial(gain, kind=kind)))
+    for title, heads, found in measured:
+        cells = {}
+        for variant, of in rows.items():
+            try:
+                cells[variant] = [_shown(found(of, head)) for head in heads]
+            except ValueError:  # not measured, as far keys of a memory
+                continue
+        if cells:
+            yield _table(title + ", with 95 % intervals", [f"{head:g} L" for head in heads], cells)
+
+
+def _shown(interval: Interval | None) -> str | None:
+    return None if interval is None else f"{interval:+.2f}"
+
+
+def _curves(rows: Found) -> Table:
+    steps = [point["step"] for point in next(iter(rows.values()))[0]["curve"]]
+    steps = steps[:: max(1, len(steps) // 8)]
+    cells = {v: [spread([_held_out(result, step) for result in of]) for step in steps] for v, of in rows.items()}
+    return _table("Held-out loss by step: mean over seeds ± their deviation", steps, cells)
+
+
+def _held_out(result: Result, step: int) -> float | None:
+    return next((point["held_out"] for point in result["curve"] if point["step"] == step), None)
+
+
+# Tasks
+
+
+def learned(of: list[Result]) -> list[Result]:
+    """Those results in which the task was learned: 90 % of the answers are exact at the longest training length."""
+    return [result for result in of if _exact(result, result["config"]["length"]) >= LEARNED]
+
+
+def success(of: list[Result]) -> Interval:
+    """The share of seeds that learn the task."""
+    return wilson(len(learned(of)), len(of))
+
+
+def _exact(result: Result, length: int) -> float:
+    found = next(entry["exact"] for entry in result["accuracy"] if entry["length"] == length)
+    return -1.0 if found is None else found
+
+
+def _answers(task: str, rows: Found) -> Iterator[Table]:
+    some = next(iter(rows.values()))[0]
+    rates = [[v, f"{len(learned(of))} of {len(of)}", str(success(of))] for v, of in rows.items()]
+    longest = some["config"]["length"]
+    yield Table(["", "seeds", "share"], rates, caption=f"{task}: seeds that learn it, 90 % exact at {longest}")
+    lengths = [entry["length"] for entry in some["accuracy"]]
+    for title, name in (("exact answers", "exact"), ("right tokens", "tokens")):
+        cells = {
+            v: [spread([result["accuracy"][n][name] for result in of]) for n in range(len(lengths))]
+            for v, of in rows.items()
+        }
+        yield _table(f"{task}: {title} by length, all seeds", lengths, cells)
+
+
+def _table(caption: str, heads: Sequence[Any], cells: Mapping[str, Sequence[str | None]]) -> Table:
+    return Table(["", *map(str, heads)], [[variant, *of] for variant, of in cells.items()], caption=caption)

@@ -1,5 +1,6 @@
 """Results: one small JSON file for each run, with its configuration and provenance."""
 
+import dataclasses
 import json
 import os
 import platform
@@ -12,7 +13,7 @@ import torch
 
 from posenc._atomic import atomic
 from posenc._version import __version__
-from posenc.lab.config import EXPERIMENTS, Run
+from posenc.lab.config import Run, Task, runs
 from posenc.lab.corpus import Corpus
 
 FOLDER = Path(__file__).parent / "results"
@@ -30,7 +31,8 @@ def read(experiment: str, preset: str = "", folder: str | os.PathLike[str] = FOL
         folder: The folder with the results. Default: the one in the package.
 
     Returns:
-        A dict from the name of a variant to the results of its seeds in order. Variants without results are missing.
+        A dict from the name of a variant to the results of its seeds in order; in "rates", from a name such as
+        "rope@0.004". Variants without results are missing.
 
     Raises:
         ValueError: If there is no such experiment, there are no results, or they do not fit together.
@@ -40,26 +42,25 @@ def read(experiment: str, preset: str = "", folder: str | os.PathLike[str] = FOL
         >>> list(results), results["alibi"][0]["nonoverlapping"][0]["length"]
         (['nope', 'relu', 'distance_aware', 'alibi'], 128)
     """
-    if experiment not in EXPERIMENTS:
-        raise ValueError(f"there is no experiment {experiment!r}: use one of {', '.join(EXPERIMENTS)}")
-    folder = Path(folder)
-    variants = EXPERIMENTS[experiment]
-    preset = preset or ("gpu" if any((folder / "gpu").glob(f"{variants[0]}-*.json")) else "cpu")
+    folder, asked = Path(folder), runs(experiment, preset or "cpu", seeds=1)
+    preset = preset or ("gpu" if any((folder / "gpu").glob(f"{asked[0].stem}-*.json")) else "cpu")
     found: dict[str, list[Result]] = {}
-    for variant in variants:
-        paths = sorted((folder / preset).glob(f"{variant}-*.json"), key=lambda path: int(path.stem.rpartition("-")[2]))
+    for run in asked:
+        places = (folder / preset).glob(f"{run.stem}-*.json")
+        paths = sorted(places, key=lambda path: int(path.stem.rpartition("-")[2]))
         results = [load(path) for path in paths]
         for path, result in zip(paths, results, strict=True):
-            if result["digest"] != Run(variant, result["config"]["seed"], preset).digest:
+            if result["digest"] != dataclasses.replace(run, seed=result["config"]["seed"], preset=preset).digest:
                 raise ValueError(f"{path.name} was made with another configuration: remove it, and run the sweep again")
         if results:
-            found[variant] = results
+            found[run.stem] = results
     if not found:
         raise ValueError(
             f"there are no results of {experiment} with preset {preset}: "
             f"run python -m posenc.lab sweep --experiment {experiment} --preset {preset}"
         )
-    corpora = {result["provenance"]["corpus"] for results in found.values() for result in results}
+    about = [result["provenance"] for results in found.values() for result in results]
+    corpora = {of["corpus"] for of in about if "corpus" in of}  # tasks read no text
     if len(corpora) > 1:
         raise ValueError(f"these results are of different corpora ({', '.join(sorted(corpora))}): remove one kind")
     return found
@@ -69,7 +70,7 @@ def load(path: Path) -> Result:
     """Reads one result. Raises ValueError if the file is damaged."""
     try:
         result: Result = json.loads(path.read_text())
-        result["digest"], result["config"]["seed"], result["provenance"]["corpus"]
+        result["digest"], result["config"]["seed"], result["provenance"]["commit"]
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{path.name} is damaged: remove it, and run the sweep again") from error
     return result
@@ -80,13 +81,20 @@ def path_of(run: Run, folder: str | os.PathLike[str] = FOLDER) -> Path:
     return Path(folder) / run.preset / f"{run.name}.json"
 
 
-def write(run: Run, found: Result, corpus: Corpus, device: str, seconds: float, folder: str | os.PathLike[str]) -> Path:
-    """Writes the measurements of a run with its configuration and provenance, and returns the file."""
+def write(
+    run: Run, found: Result, corpus: Corpus, device: str, took: dict[str, float], folder: str | os.PathLike[str]
+) -> Path:
+    """Writes the measurements of a run with its configuration, its provenance and the seconds that it took.
+
+    Returns:
+        The file. A task reads no text, so its result names no corpus.
+    """
+    text = None if isinstance(run.budget, Task) else corpus
     result = {
         "variant": run.variant,
         "digest": run.digest,
         "config": run.config,
-        "provenance": provenance(corpus, device) | {"training_seconds": round(seconds, 1)},
+        "provenance": provenance(text, device) | {name: round(seconds, 1) for name, seconds in took.items()},
         **found,
     }
     return put(path_of(run, folder), result)
@@ -100,12 +108,11 @@ def put(path: Path, result: Result) -> Path:
     return path
 
 
-def provenance(corpus: Corpus, device: str) -> dict[str, Any]:
-    """Corpus, code, machine and versions, on which numbers depend besides the configuration."""
+def provenance(corpus: Corpus | None, device: str) -> dict[str, Any]:
+    """Corpus, if there is one, code, machine and versions, on which numbers depend besides the configuration."""
     name = torch.cuda.get_device_name() if device.startswith("cuda") else f"{platform.machine()} CPU"
-    return {
-        "corpus": corpus.digest,
-        "corpus_name": corpus.name,
+    about = {} if corpus is None else {"corpus": corpus.digest, "corpus_name": corpus.name}
+    return about | {
         "commit": commit(),
         "device": name,
         "threads": torch.get_num_threads(),

@@ -88,11 +88,13 @@ def train_and_measure(
     if run.parent is not None:
         _prepare(run.parent, corpus, out=out, work=work, device=device, progress=progress)
     model, curve, seconds = train(run, corpus, folder=work, device=device, progress=progress)
+    start = time.perf_counter()
     if torch.distributed.is_initialized() and torch.distributed.get_rank():
         return None
     found = {"curve": curve, "parameters": sum(p.numel() for p in model.parameters()), **measure(run, model, corpus)}
     model.save(work / f"{run.name}.safetensors")
-    path = results.write(run, found, corpus, device, seconds, out)
+    took = {"training_seconds": seconds, "measuring_seconds": time.perf_counter() - start}
+    path = results.write(run, found, corpus, device, took, out)
     (work / f"{run.name}.checkpoint").unlink(missing_ok=True)
     return path
 
@@ -164,7 +166,7 @@ def _same_corpus(run: Run, corpus: Corpus, out: str | os.PathLike[str]) -> None:
     if not path.exists():
         return
     found = results.load(path)["provenance"]
-    if found["corpus"] != corpus.digest:
+    if found.get("corpus", corpus.digest) != corpus.digest:
         raise ValueError(
             f"{path.name} was made with the corpus {found['corpus_name']!r} ({found['corpus']}), and this one is "
             f"{corpus.name!r} ({corpus.digest}): use that corpus, or another folder for results with --out"

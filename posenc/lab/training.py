@@ -71,7 +71,7 @@ def train(
     wide = torch.autocast("cuda", torch.bfloat16) if device.startswith("cuda") else nullcontext()
     every, total, start = max(1, run.steps // POINTS), torch.zeros(2, device=device), time.perf_counter()
     bar = tqdm(total=run.steps, initial=state["step"], desc=run.name, disable=None if progress and not rank else True)
-    while (step := state["step"]) < run.steps:
+    while (step := state["step"]) < run.steps and not _reached(run, state["curve"]):
         for group in optimizer.param_groups:
             group["lr"] = rate(step, run.steps, run.rate * (0.25 if run.parent else 1))
         with wide:
@@ -136,6 +136,12 @@ def rate(step: int, steps: int, highest: float, warmup: float = 0.1) -> float:
     if step < rising:
         return highest * (step + 1) / rising
     return highest * (0.1 + 0.45 * (1 + math.cos(math.pi * (step - rising) / max(1, steps - rising))))
+
+
+def _reached(run: Run, curve: list[dict[str, float]]) -> bool:
+    """Whether the loss has come down to where training is to end."""
+    target = run.settings.until
+    return bool(target and curve) and curve[-1]["held_out"] <= target
 
 
 def _adamw(model: Transformer, run: Run) -> torch.optim.AdamW:
