@@ -126,8 +126,8 @@ def student(freedom: float) -> float:
     """
     if freedom < 1:
         raise ValueError(f"freedom is {freedom}: use 1 or more")
-    # With x = √ν tan φ the density is proportional to cos^(ν - 1) φ, from 0 to π/2.
-    angle = torch.linspace(0, math.pi / 2, 10_001, dtype=torch.float64)
+    # With x = √ν tan φ the density is proportional to cos^(ν - 1) φ, from 0 to π/2; ten deviations are all of it.
+    angle = torch.linspace(0, min(math.pi / 2, 10 / math.sqrt(freedom)), 10_001, dtype=torch.float64)
     area = torch.cumulative_trapezoid(angle.cos().pow(freedom - 1), angle)
     at = int(torch.searchsorted(area, CONFIDENCE * area[-1]))
     before = area[at - 1].item() if at else 0.0
