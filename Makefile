@@ -4,6 +4,7 @@ PYTHON ?= python3
 TORCH_INDEX ?=
 CONSTRAINTS ?= constraints.txt
 PORT ?= 8000
+PRESET ?= epoch
 JOBS ?= logical
 
 VENV := .venv
@@ -34,7 +35,7 @@ NBVAL := $(PYTEST) --nbval chapters
 ONE := OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1}
 PLAIN := ATEN_CPU_CAPABILITY=default OMP_NUM_THREADS=2 OMP_WAIT_POLICY=PASSIVE
 
-.PHONY: help book built serve test quick nbval nbval-plain check alone random lowest scheme notebooks checked mutants bench clean \
+.PHONY: help book built serve test quick nbval nbval-plain check alone random lowest scheme notebooks checked mutants evidence evidence-gpu bench clean \
         front chromium
 
 help:
@@ -51,6 +52,7 @@ help:
 	@echo "make notebooks  execute the notebooks from a clean kernel and store them in normal form"
 	@echo "make checked    compute the first two tables of the page \"How the package is checked\" anew, and keep them"
 	@echo "make mutants    make deliberate mistakes in the schemes, and see whether a test notices (half an hour)"
+	@echo "make evidence   train and measure what has no result yet, at low priority; make evidence-gpu does so on a GPU"
 	@echo "make bench      time the rotation, the schemes and the explorers against other ways"
 	@echo "make clean      remove what was built (not .venv)"
 	@echo
@@ -166,6 +168,21 @@ $(VENV)/.mutants: $(VENV)/.test
 
 mutants: $(VENV)/.mutants front
 	@$(BIN)/python tests/mutants.py
+
+# Hours on two cores, beside other work: what has a result is left as it is, and the same command goes on.
+LAB := $(BIN)/python -m posenc.lab
+evidence: $(VENV)/.test
+	@jobs=$(JOBS); [ $$jobs != logical ] || jobs=$$($(BIN)/python -c "import os; print(os.cpu_count())"); \
+	export OMP_NUM_THREADS=1; sweep="nice -n 19 $(LAB) sweep --preset $(PRESET) --jobs $$jobs --threads 1 --quiet --experiment"; \
+	test -f posenc/lab/results/$(PRESET)/baselines.json || nice -n 19 $(LAB) baselines --preset $(PRESET) --quiet; \
+	$$sweep rates && $(LAB) tune --preset $(PRESET) && $$sweep all
+
+# Within forty minutes on one large GPU: the best rates, the landmarks, then what is left of the time for other schemes.
+evidence-gpu: $(VENV)/.test
+	@sweep="$(LAB) sweep --preset gpu --device cuda --corpus installed --quiet --experiment"; \
+	$(LAB) baselines --preset gpu --corpus installed --quiet && \
+	$$sweep rates --minutes 8 && $(LAB) tune --preset gpu && \
+	$$sweep extrapolation --seeds 1 --minutes 20 && $(LAB) cost --preset gpu --device cuda
 
 bench: $(VENV)/.test front chromium
 	@$(BIN)/python tests/bench/rotate.py

@@ -9,7 +9,7 @@ import torch
 from posenc import ALiBi, DistanceAware, NoPE, RoPE, attention_scores
 from posenc.distance_aware import distance_weight
 from posenc.lab import config, results
-from posenc.lab.config import EXPERIMENTS, PRESETS, RATES, VARIANTS, Run, runs
+from posenc.lab.config import EXPERIMENTS, PRESETS, VARIANTS, Run, runs
 from posenc.lab.controls import Added, Forgetting, Unrectified, partial
 from posenc.lab.corpus import Corpus
 from posenc.lab.sweep import train_and_measure
@@ -90,8 +90,9 @@ def test_a_longer_window_has_fewer_sequences_and_a_longer_training_more_steps():
 
 def test_rates_are_tried_in_short_runs():
     tried = runs("rates", "epoch")
-    assert len(tried) == len(RATES) * len(EXPERIMENTS["rates"]) == len({run.name for run in tried})
-    assert {run.rate for run in tried} == set(RATES)
+    assert len(tried) == 4 * len(EXPERIMENTS["rates"]) == len({run.name for run in tried})
+    assert {run.rate for run in tried} == {1e-3, 2e-3, 4e-3, 8e-3}
+    assert {run.rate for run in runs("rates", "gpu")} == {2.5e-4, 5e-4, 1e-3, 2e-3}
     assert {run.steps for run in tried} == {500}
     assert len({run.digest for run in tried}) == len(tried)
 
@@ -101,7 +102,7 @@ def test_every_variant_of_an_experiment_exists():
 
 
 def test_a_variant_has_its_own_rate_or_that_of_its_scheme(monkeypatch):
-    monkeypatch.setitem(config.TUNED, "epoch", {"nope": 1e-3, "forgetting": 8e-3})
+    monkeypatch.setattr(config, "tuned", {"epoch": {"nope": 1e-3, "forgetting": 8e-3}}.get)
     assert [Run(name, 0, "epoch").rate for name in ("nope", "forgetting", "nope_long", "rope")] == [
         1e-3,
         8e-3,
@@ -138,6 +139,6 @@ def test_a_planted_run_is_measured_for_what_it_uses(variant, tmp_path, monkeypat
         first, last = found["hidden"]
         assert first["texts"] == pytest.approx(found["nonoverlapping"][0]["texts"], abs=1e-4)
         assert [len(entry["texts"]) for entry in (first, last)] == [2, 2]
-    tried = Run(variant, 0, "smoke", RATES[0])
+    tried = Run(variant, 0, "smoke", 1e-3)
     train_and_measure(tried, corpus, out=tmp_path, work=tmp_path, progress=False)
     assert "nonoverlapping" not in results.load(results.path_of(tried, tmp_path))

@@ -347,3 +347,19 @@ def test_windows_of_nothing_are_refused(length, count):
 def test_regions_of_nothing_are_refused(span, context, count):
     with pytest.raises(ValueError, match="at least one"):
         regions(torch.zeros(9, dtype=torch.uint8), span, context, count)
+
+
+def test_packages_that_are_installed_are_a_corpus(tmp_path, monkeypatch):
+    for name in ("one/a.py", "one/tests/b.py", "two/c.py", "two/data.txt", "three.py"):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"# {name}\n" * 10)
+    monkeypatch.setattr("sysconfig.get_path", lambda name: str(tmp_path))
+    found = corpus.load("installed")
+    assert found.files == 3
+    text = bytes(found.train.tolist()) + bytes(found.held_out.tolist())
+    assert b"tests" not in text and b"data" not in text and b"three.py" in text
+    for path in tmp_path.rglob("*.py"):
+        path.unlink()
+    with pytest.raises(ValueError, match=r"no packages .* folder of text"):
+        corpus.load("installed")

@@ -38,7 +38,8 @@ from posenc.lab.__main__ import main
 from posenc.lab.corpus import batch as draw
 from posenc.lab.evaluation import accuracy as lab_accuracy
 from posenc.lab.objectives import loss, masked
-from posenc.lab.report import report, spread
+from posenc.lab.report import rates, report, spread
+from posenc.lab.sweep import outlook
 from posenc.lab.tasks import TASKS
 from posenc.registry import SCHEMES
 
@@ -449,7 +450,9 @@ def test_the_smoke_sweep_trains_and_reports_every_scheme(folder, capsys):
         main(["sweep", "--experiment", "extrapolation", "--seeds", "1", *places, "--work", str(folder), "--quiet"]) == 0
     )
     runs_ = len(EXPERIMENTS["extrapolation"])
-    assert capsys.readouterr().out == f"{runs_} of {runs_} runs have results\n"
+    told = capsys.readouterr().out.splitlines()
+    assert told[-1] == f"{runs_} of {runs_} runs have results"
+    assert [line.split(":")[0] for line in told[:-1]] == [f"{name}-0" for name in EXPERIMENTS["extrapolation"]]
     assert main(["report", "--experiment", "extrapolation", *places]) == 0
     told = capsys.readouterr().out
     assert "standard library" in told
@@ -548,6 +551,41 @@ def test_a_sweep_goes_on_where_results_end(corpus, tmp_path):
     assert result["config"] == todo[1].config
     assert result["curve"][-1]["step"] == 12
     assert sum(path.stat().st_size for path in paths) < 4 * 20_000
+
+
+def test_the_outlook_follows_from_what_a_step_has_taken(corpus, tmp_path):
+    todo = [Run(name, 0, "smoke") for name in ("nope", "rope", "copy_rope", "rope_yarn")]
+    assert outlook(todo, tmp_path) == "0 of 4 runs have results"
+    for run, seconds in zip(todo[:3], (1200.0, 1800.0, 36000.0), strict=True):
+        took = {"training_seconds": seconds - 60, "measuring_seconds": 60.0}
+        results.write(run, {}, corpus, "cpu", took, tmp_path)
+    more = [*todo[:3], Run("nope", 1, "smoke"), Run("rope_tuned", 0, "smoke")]
+    # 12 steps of text and 4 of tuning, at 125 s a step
+    assert outlook(more, tmp_path) == "3 of 5 runs have results, and the others may take 33 min of one process"
+    more = [*todo[:3], Run("copy_nope", 0, "smoke")]
+    assert outlook(more, tmp_path).endswith("may take 10 h 0 min of one process")
+    assert outlook(todo[:3], tmp_path) == "3 of 3 runs have results"
+
+
+def test_the_best_rates_are_kept_and_then_used(corpus, tmp_path, monkeypatch, capsys):
+    for rate, held_out in ((5e-4, 2.0), (1e-3, 1.0)):
+        found = {"curve": [{"step": 1, "train": 3.0, "held_out": held_out}]}
+        results.write(Run("rope", 0, "smoke", rate), found, corpus, "cpu", {}, tmp_path)
+    assert main(["tune", "--preset", "smoke", "--out", str(tmp_path)]) == 0
+    assert "tuned.json" in capsys.readouterr().out
+    monkeypatch.setattr(config, "RESULTS", tmp_path)
+    config.tuned.cache_clear()
+    try:
+        assert [Run(name, 0, "smoke").rate for name in ("rope", "rope_long", "nope")] == [1e-3, 1e-3, 2e-3]
+    finally:
+        config.tuned.cache_clear()
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_rates_in_use_are_those_that_were_best(preset):
+    if not (path := results.FOLDER / preset / "tuned.json").exists():
+        pytest.skip(f"no rates of preset {preset} have been tried yet")
+    assert json.loads(path.read_text()) == rates(results.read("rates", preset))
 
 
 def test_a_run_that_another_process_has_is_left_to_it(corpus, tmp_path):

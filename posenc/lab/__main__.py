@@ -10,10 +10,10 @@ from pathlib import Path
 import torch
 
 from posenc.lab import baselines, corpus, results, weights
-from posenc.lab.config import EXPERIMENTS, PRESETS, SEEDS, VARIANTS, Run, runs
+from posenc.lab.config import EXPERIMENTS, PRESETS, VARIANTS, Run, runs
 from posenc.lab.cost import REUSED, cost, keep, read_cost, table
-from posenc.lab.report import counted, report
-from posenc.lab.sweep import measure, sweep, train_and_measure
+from posenc.lab.report import counted, rates, report, tried
+from posenc.lab.sweep import measure, outlook, sweep, train_and_measure
 from posenc.lab.training import restored
 
 REPORTS = ("start", "baselines", *EXPERIMENTS, "cost")
@@ -45,7 +45,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(prog="python -m posenc.lab", description="Trains and measures positional encodings.")
-    commands = top.add_subparsers(required=True, metavar="train | evaluate | sweep | keep | cost | baselines | report")
+    commands = top.add_subparsers(required=True, metavar="COMMAND")
 
     def command(name: str, call: object, text: str) -> argparse.ArgumentParser:
         made = commands.add_parser(name, help=text, description=text)
@@ -60,7 +60,10 @@ def parser() -> argparse.ArgumentParser:
     def shared(made: argparse.ArgumentParser) -> None:
         made.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
         made.add_argument("--threads", type=int, help="of the CPU, for each process")
-        made.add_argument("--corpus", metavar="FOLDER", help="of text files (default: Python 3.11's library)")
+        made.add_argument(
+            "--corpus", metavar="FOLDER",
+            help='of text files, or "installed" for all Python packages here (default: Python 3.11\'s library)',
+        )  # fmt: skip
         made.add_argument(
             "--work", metavar="FOLDER", default="runs", help="for checkpoints and weights (default: runs)"
         )
@@ -73,7 +76,7 @@ def parser() -> argparse.ArgumentParser:
     shared(made)
     made = command("sweep", _sweep, "Runs all of an experiment that has no result yet.")
     made.add_argument("--experiment", choices=[*EXPERIMENTS, "all"], required=True)
-    made.add_argument("--seeds", type=int, default=SEEDS, help=f"how many (default: {SEEDS})")
+    made.add_argument("--seeds", type=int, help="how many (default: 3, and as SEEDS in posenc.lab.config says)")
     made.add_argument("--minutes", type=float, help="begin no new run after so long")
     made.add_argument("--jobs", type=int, default=1, help="processes that share the runs")
     shared(made)
@@ -87,6 +90,8 @@ def parser() -> argparse.ArgumentParser:
         "baselines", _baselines, "Measures n-grams and compressors on the texts that models are measured on."
     )
     shared(made)
+    made = command("tune", _tune, "Keeps the best learning rate of each scheme for the other experiments.")
+    made.add_argument("--out", metavar="FOLDER", default=str(results.FOLDER), help="where results lie")
     made = command("report", _report, "Prints what has been found, as tables.")
     made.add_argument("--experiment", choices=[*REPORTS, "all"], default="all", help="one of them (default: all)")
     made.add_argument("--out", metavar="FOLDER", default=str(results.FOLDER), help="where results lie")
@@ -118,11 +123,11 @@ def _sweep(args: argparse.Namespace) -> int:
         others = [subprocess.Popen(again) for _ in range(args.jobs - 1)]
     left = sweep(
         todo, corpus.load(args.corpus), out=args.out, work=args.work, device=args.device, minutes=args.minutes,
-        progress=not args.quiet,
+        progress=not args.quiet, tell=lambda line: print(line, flush=True),
     )  # fmt: skip
     failed = [process.wait() for process in others]
     left = sum(not results.path_of(run, args.out).exists() for run in todo) if others else left
-    print(f"{len(todo) - left} of {len(todo)} runs have results" + ("; the same command goes on" if left else ""))
+    print(outlook(todo, args.out) + ("; the same command goes on" if left else ""))
     return max(failed, default=0)
 
 
@@ -141,6 +146,11 @@ def _cost(args: argparse.Namespace) -> int:
 def _baselines(args: argparse.Namespace) -> None:
     found = baselines.baselines(corpus.load(args.corpus), args.preset, progress=not args.quiet)
     print(f"{counted(found)}\n{baselines.keep(found, args.preset, args.out)}")
+
+
+def _tune(args: argparse.Namespace) -> None:
+    found = results.read("rates", args.preset, args.out)
+    print(f"{tried(found)}\n{results.put(Path(args.out) / args.preset / 'tuned.json', rates(found))}")
 
 
 def _report(args: argparse.Namespace) -> int:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import itertools
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -29,10 +31,17 @@ BYTES = 256
 MASK = 256  # stands for a byte that is to be guessed
 LATER = {"later": True}
 """Marks a setting that came later: at its default it is left out of `Run.config`, so earlier results stay valid."""
-RATES = (1e-3, 2e-3, 4e-3, 8e-3)
-"""Learning rates that are tried for every scheme, in the experiment "rates"."""
-TUNED: dict[str, dict[str, float]] = {"epoch": {}}
-"""By preset and variant or scheme, the rate with the lowest loss in the experiment "rates"."""
+RATES = (1 / 4, 1 / 2, 1, 2)
+"""Learning rates that are tried for every scheme, as multiples of the budget's, in the experiment "rates"."""
+RESULTS = Path(__file__).parent / "results"
+
+
+@functools.cache
+def tuned(preset: str) -> dict[str, float]:
+    """By variant or scheme, the rate with the lowest loss in the experiment "rates", as `tune` has kept it."""
+    path = RESULTS / preset / "tuned.json"
+    found: dict[str, float] = json.loads(path.read_text()) if path.exists() else {}
+    return found
 
 
 @dataclass(frozen=True)
@@ -125,7 +134,8 @@ PRESETS = {
         ),
     ),
     "gpu": Preset(
-        Text(8, 512, 8, length=512, batch=64, steps=3000, rate=6e-4, longest=16, windows=32, slid=8, tuning=150),
+        Text(8, 512, 8, length=512, batch=64, steps=1500, rate=1e-3, longest=16, windows=64, slid=16, tuning=150,
+             trial=100, planted=0.5, fused=True),
         _tasks(
             Task(6, 256, 8, length=16, batch=512, steps=6000, rate=1e-3, longest=4, answers=512),
             addition={"steps": 20_000},
@@ -212,6 +222,7 @@ VARIANTS: dict[str, Variant] = {
     "t5_long": Variant("t5", {"reach": 0.25}, epochs=2),
 }  # fmt: skip
 
+_FOUR = ("nope", "t5", "alibi", "rope")
 EXPERIMENTS: dict[str, tuple[str, ...]] = {
     "extrapolation": (*ENCODINGS, "t5_reach", "learned_large", "transformer_xl_memory"),
     "generalisation": tuple(f"{task}_{name}" for task in TASKS for name in ENCODINGS),
@@ -225,6 +236,7 @@ EXPERIMENTS: dict[str, tuple[str, ...]] = {
         "rope_tuned", *(f"rope_{method}_tuned" for method in _METHODS),
     ),
     "distance": ("nope", "relu", "distance_aware", "alibi"),
+    "success": tuple(f"{task}_{name}" for task in ("copy", "reverse", "recall") for name in _FOUR),
     "rates": (*ENCODINGS, "transformer_xl_memory", "forgetting", "learned_large"),
     "controls": (
         "t5", "t5_reach", "t5_own", "alibi_learned", "shaw_keys", "shaw_heads", "relu", "unrectified", "added",
@@ -233,7 +245,8 @@ EXPERIMENTS: dict[str, tuple[str, ...]] = {
     "lengths": tuple(f"{name}_{length}" for name in ("rope", "alibi", "t5") for length in (64, 256)),
     "long": tuple(f"{name}_long" for name in ("nope", "sinusoidal", "rope", "t5", "alibi", "transformer_xl")),
 }  # fmt: skip
-SEEDS = 3
+SEEDS = {"rates": 1, "controls": 2, "lengths": 2, "long": 1, "shaw": 2, "layers": 2, "masked": 2, "success": 20}
+"""The number of seeds of experiments that have another than 3."""
 FACTOR = 4  # the longer window of the experiment "beyond", as a multiple of L
 
 
@@ -298,8 +311,8 @@ class Run:
     @property
     def rate(self) -> float:
         """The learning rate after the warm-up: the one that it tries, the tuned one of its scheme, or the budget's."""
-        tuned = TUNED.get(self.preset, {}) if isinstance(self.budget, Text) else {}
-        return self.tried or tuned.get(self.variant, tuned.get(self.settings.scheme, self.budget.rate))
+        known = tuned(self.preset) if isinstance(self.budget, Text) else {}
+        return self.tried or known.get(self.variant, known.get(self.settings.scheme, self.budget.rate))
 
     @property
     def batch(self) -> int:
@@ -413,7 +426,7 @@ def scaled(head_dim: int, method: str, length: int, factor: float = FACTOR) -> R
     return RoPE(head_dim, freq={"interpolate": interpolate, "ntk": ntk}[method](freq, factor))
 
 
-def runs(experiment: str, preset: str, seeds: int = SEEDS) -> list[Run]:
+def runs(experiment: str, preset: str, seeds: int | None = None) -> list[Run]:
     """The runs of an experiment: first all variants with seed 0, then with seed 1, and so on.
 
     A run that starts from another run's weights comes after it.
@@ -421,7 +434,7 @@ def runs(experiment: str, preset: str, seeds: int = SEEDS) -> list[Run]:
     Args:
         experiment: A name in `EXPERIMENTS`.
         preset: A name in `PRESETS`.
-        seeds: The number of seeds. Default: 3.
+        seeds: The number of seeds. Default: that of `SEEDS`, or 3.
 
     Returns:
         A list of `Run`.
@@ -435,9 +448,11 @@ def runs(experiment: str, preset: str, seeds: int = SEEDS) -> list[Run]:
     """
     if experiment not in EXPERIMENTS:
         raise ValueError(f"there is no experiment {experiment!r}: use one of {', '.join(EXPERIMENTS)}")
+    seeds = SEEDS.get(experiment, 3) if seeds is None else seeds
     if seeds < 1:
-        raise ValueError(f"seeds is {seeds}: use 1 or more, such as {SEEDS}")
+        raise ValueError(f"seeds is {seeds}: use 1 or more, such as 3")
     variants = EXPERIMENTS[experiment]
     if experiment == "rates":
-        return [Run(variant, 0, preset, rate) for rate in RATES for variant in variants]
+        rates = [share * PRESETS[preset].text.rate for share in RATES]
+        return [Run(variant, 0, preset, rate) for rate in rates for variant in variants]
     return [Run(variant, seed, preset) for seed in range(seeds) for variant in variants]

@@ -51,8 +51,13 @@ class Corpus:
 
 
 def load(path: str | os.PathLike[str] | None) -> Corpus:
-    """The text in a folder; or, if `path` is None, the text that comes with the package, the same on every machine."""
-    return shipped() if path is None else folder(path)
+    """The text in a folder; or, if `path` is None, the text that comes with the package, the same on every machine.
+
+    "installed" is the text of all Python packages here.
+    """
+    if path is None:
+        return shipped()
+    return installed() if path == "installed" else folder(path)
 
 
 @functools.cache
@@ -97,6 +102,19 @@ def python_library() -> Corpus:
     if not found:
         raise ValueError(f"this Python has no source of its library in {root}: give a folder of text instead")
     return _corpus(f"Python {platform.python_version()} standard library", found)
+
+
+def installed() -> Corpus:
+    """The source of all Python packages that are installed here, for models that would soon know the library by heart.
+
+    Left out are tests. Packages are held out whole.
+    """
+    root = Path(sysconfig.get_path("purelib"))
+    named = _files(root, lambda name: not TESTS & set(name.split("/")))
+    found = [(name, path.read_bytes()) for name, path in named if name.endswith(".py")]
+    if not found:
+        raise ValueError(f"there are no packages with source in {root}: give a folder of text instead")
+    return _corpus("Python packages", found)
 
 
 def folder(path: str | os.PathLike[str]) -> Corpus:

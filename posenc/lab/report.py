@@ -11,7 +11,7 @@ from torch import Tensor
 
 from posenc.lab import results
 from posenc.lab.baselines import read_baselines
-from posenc.lab.config import RATES, Run
+from posenc.lab.config import Run
 from posenc.lab.intervals import Interval, crossed, wilson
 from posenc.lab.results import Result
 from posenc.table import Table
@@ -115,7 +115,7 @@ def sizes(preset: str) -> Table:
 
     Example:
         >>> sizes("cpu").rows[0]
-        ['sinusoidal', '9.76', '6.93', '0.71']
+        ['sinusoidal', '9.79', '6.93', '0.71']
     """
     rows = []
     for variant in ("sinusoidal", "learned", "learned_large"):
@@ -132,15 +132,36 @@ def sizes(preset: str) -> Table:
 
 def tried(found: Found) -> Table:
     """Losses of short runs by learning rate, and the best rate of each scheme."""
-    ends = {variant: of[0]["curve"][-1]["held_out"] for variant, of in found.items()}
-    rows = []
-    for scheme in dict.fromkeys(variant.partition("@")[0] for variant in ends):
-        losses = {rate: ends.get(f"{scheme}@{rate:g}") for rate in RATES}
-        best = min((loss, rate) for rate, loss in losses.items() if loss is not None)[1]
-        rows.append([scheme, *losses.values(), f"{best:g}"])
+    best = rates(found)
+    known = sorted({float(variant.partition("@")[2]) for variant in found})
+    rows = [
+        [scheme, *(_last(found.get(f"{scheme}@{rate:g}")) for rate in known), f"{chosen:g}"]
+        for scheme, chosen in best.items()
+    ]
     steps = next(iter(found.values()))[0]["config"]["steps"]
-    form = {"": "", **{f"{rate:g}": ".3f" for rate in RATES}, "best": ""}
+    form = {"": "", **{f"{rate:g}": ".3f" for rate in known}, "best": ""}
     return Table(form, rows, caption=f"Held-out loss after {steps} steps by learning rate, nats per byte")
+
+
+def rates(found: Found) -> dict[str, float]:
+    """The rate with the lowest loss for each variant that was tried.
+
+    Args:
+        found: What `read("rates")` returns.
+
+    Returns:
+        A dict from variant to learning rate.
+    """
+    tries = [(variant.partition("@")[0], _last(of), float(variant.partition("@")[2])) for variant, of in found.items()]
+    return {
+        scheme: min((loss, rate) for name, loss, rate in tries if name == scheme and loss is not None)[1]
+        for scheme in dict.fromkeys(name for name, _, _ in tries)
+    }
+
+
+def _last(of: list[Result] | None) -> float | None:
+    """The held-out loss at the end of a short run."""
+    return None if of is None else of[0]["curve"][-1]["held_out"]
 
 
 def counted(found: dict[str, Any]) -> Table:

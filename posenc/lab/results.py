@@ -13,10 +13,10 @@ import torch
 
 from posenc._atomic import atomic
 from posenc._version import __version__
-from posenc.lab.config import Run, Task, runs
+from posenc.lab.config import RESULTS, Run, Task, runs
 from posenc.lab.corpus import Corpus
 
-FOLDER = Path(__file__).parent / "results"
+FOLDER = RESULTS
 Result = dict[str, Any]
 
 

@@ -2,9 +2,10 @@
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import torch
@@ -23,6 +24,7 @@ from posenc.model import Transformer
 def sweep(
     todo: list[Run], corpus: Corpus, *, out: str | os.PathLike[str] = results.FOLDER, work: str | os.PathLike[str],
     device: str = "cpu", minutes: float | None = None, progress: bool = True,
+    tell: Callable[[str], None] = lambda line: None,
 ) -> int:  # fmt: skip
     """Trains and measures each run that has no result yet.
 
@@ -37,6 +39,7 @@ def sweep(
         device: The device of the models. Default: "cpu".
         minutes: Begin no new run after this time. Default: no limit.
         progress: Show progress bars. Default: True.
+        tell: Called after each run with a line on what it took and how much time the rest may take.
 
     Returns:
         The number of runs that are left.
@@ -62,7 +65,44 @@ def sweep(
         with _claimed(work / f"{run.name}.lock") as mine:
             if mine and not results.path_of(run, out).exists():
                 train_and_measure(run, corpus, out=out, work=work, device=device, progress=progress)
+                tell(f"{run.name}: {_minutes(took(run, out))}; {outlook(todo, out)}")
     return sum(not results.path_of(run, out).exists() for run in todo)
+
+
+def outlook(todo: list[Run], out: str | os.PathLike[str] = results.FOLDER) -> str:
+    """How many runs have results, and how long the others may take.
+
+    Args:
+        todo: Runs of one preset.
+        out: The folder with results. Default: the one in the package.
+
+    Returns:
+        A line of text. The time is that of one process; it follows from what the runs with results have taken in a
+        step.
+    """
+    done = [run for run in todo if results.path_of(run, out).exists()]
+    left = [run for run in todo if run not in done]
+    told = f"{len(done)} of {len(todo)} runs have results"
+    if not left or not done:
+        return told
+    paces: dict[str, list[float]] = {}  # seconds of a step, by objective and for all
+    for run in done:
+        for kind in (run.settings.objective, ""):
+            paces.setdefault(kind, []).append(took(run, out) / max(1, run.steps))
+    pace = {kind: median(of) for kind, of in paces.items()}
+    seconds = sum(run.steps * pace.get(run.settings.objective, pace[""]) for run in left)
+    return f"{told}, and the others may take {_minutes(seconds)} of one process"
+
+
+def took(run: Run, out: str | os.PathLike[str]) -> float:
+    """The seconds that a run with a result has taken, for training and measuring."""
+    about = results.load(results.path_of(run, out))["provenance"]
+    return float(about.get("training_seconds", 0) + about.get("measuring_seconds", 0))
+
+
+def _minutes(seconds: float) -> str:
+    hours, minutes = divmod(round(seconds / 60), 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min"
 
 
 def train_and_measure(
@@ -92,9 +132,10 @@ def train_and_measure(
     if torch.distributed.is_initialized() and torch.distributed.get_rank():
         return None
     found = {"curve": curve, "parameters": sum(p.numel() for p in model.parameters()), **measure(run, model, corpus)}
-    model.save(work / f"{run.name}.safetensors")
-    took = {"training_seconds": seconds, "measuring_seconds": time.perf_counter() - start}
-    path = results.write(run, found, corpus, device, took, out)
+    if run.tried is None:
+        model.save(work / f"{run.name}.safetensors")
+    spent = {"training_seconds": seconds, "measuring_seconds": time.perf_counter() - start}
+    path = results.write(run, found, corpus, device, spent, out)
     (work / f"{run.name}.checkpoint").unlink(missing_ok=True)
     return path
 
