@@ -90,9 +90,9 @@ def test_a_longer_window_has_fewer_sequences_and_a_longer_training_more_steps():
 
 def test_rates_are_tried_in_short_runs():
     tried = runs("rates", "epoch")
-    assert len(tried) == 4 * len(EXPERIMENTS["rates"]) == len({run.name for run in tried})
-    assert {run.rate for run in tried} == {1e-3, 2e-3, 4e-3, 8e-3}
-    assert {run.rate for run in runs("rates", "gpu")} == {2.5e-4, 5e-4, 1e-3, 2e-3}
+    assert len(tried) == 5 * len(EXPERIMENTS["rates"]) == len({run.name for run in tried})
+    assert {run.rate for run in tried} == {1e-3, 2e-3, 4e-3, 8e-3, 16e-3}
+    assert {run.rate for run in runs("rates", "gpu")} == {2.5e-4, 5e-4, 1e-3, 2e-3, 4e-3}
     assert {run.steps for run in tried} == {500}
     assert len({run.digest for run in tried}) == len(tried)
 

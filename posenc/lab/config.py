@@ -31,7 +31,7 @@ BYTES = 256
 MASK = 256  # stands for a byte that is to be guessed
 LATER = {"later": True}
 """Marks a setting that came later: at its default it is left out of `Run.config`, so earlier results stay valid."""
-RATES = (1 / 4, 1 / 2, 1, 2)
+RATES = (1 / 4, 1 / 2, 1, 2, 4)
 """Learning rates that are tried for every scheme, as multiples of the budget's, in the experiment "rates"."""
 RESULTS = Path(__file__).parent / "results"
 
