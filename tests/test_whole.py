@@ -179,7 +179,8 @@ def mutants(name: str) -> str:
 
 def trained(name: str) -> str:
     wanted = [run for kind in ("extrapolation", "generalisation") for run in runs(kind, "cpu")]
-    paths = [results.path_of(run) for run in wanted if run.settings.scheme == name]
+    plain = [run for run in wanted if run.settings.scheme == name and not run.settings.options]  # no control
+    paths = [results.path_of(run) for run in plain]
     missing = [path.name for path in paths if not path.is_file()]
     sweep = "python -m posenc.lab sweep --preset cpu --experiment extrapolation (and generalisation)"
     assert paths and not missing, f"posenc/lab/results/cpu lacks {len(missing)} files, from {missing[:1]}: run {sweep}"
