@@ -237,7 +237,7 @@ EXPERIMENTS: dict[str, tuple[str, ...]] = {
     ),
     "distance": ("nope", "relu", "distance_aware", "alibi"),
     "success": tuple(f"{task}_{name}" for task in ("copy", "reverse", "recall") for name in _FOUR),
-    "rates": (*ENCODINGS, "transformer_xl_memory", "forgetting", "learned_large"),
+    "rates": (*ENCODINGS, "forgetting", "learned_large"),
     "controls": (
         "t5", "t5_reach", "t5_own", "alibi_learned", "shaw_keys", "shaw_heads", "relu", "unrectified", "added",
         "rope_base_500", "rope_partial", "rope_nope", "forgetting", "learned", "learned_large", "learned_decayed",
