@@ -8,7 +8,7 @@ import torch
 
 from posenc import ALiBi, DistanceAware, NoPE, RoPE, attention_scores
 from posenc.distance_aware import distance_weight
-from posenc.lab import config, results
+from posenc.lab import config, results, tasks
 from posenc.lab.config import EXPERIMENTS, PRESETS, VARIANTS, Run, runs
 from posenc.lab.controls import Added, Forgetting, Unrectified, partial
 from posenc.lab.corpus import Corpus
@@ -88,6 +88,18 @@ def test_a_longer_window_has_fewer_sequences_and_a_longer_training_more_steps():
     assert Run("rope_long", 0, "epoch").steps == 2 * run.steps
 
 
+def test_coupled_positions_reach_training_and_measuring(monkeypatch, tmp_path):
+    asked = []
+    monkeypatch.setattr(tasks, "coupled", lambda length: asked.append(length) or torch.arange(3 * length + 6))
+    generator = torch.Generator().manual_seed(0)
+    text = torch.randint(97, 123, (500,), dtype=torch.uint8, generator=generator)
+    corpus = Corpus("letters", text, text, digest="0" * 16, files=2)
+    for variant in ("addition_rope", "addition_rope_coupled"):
+        train_and_measure(Run(variant, 0, "smoke"), corpus, out=tmp_path, work=tmp_path, progress=False)
+        assert bool(asked) == variant.endswith("coupled")
+    assert max(asked) == 16 and set(asked) >= {1, 2, 3, 4}
+
+
 def test_rates_are_tried_in_short_runs():
     tried = runs("rates", "epoch")
     assert len(tried) == 5 * len(EXPERIMENTS["rates"]) == len({run.name for run in tried})
@@ -117,7 +129,7 @@ def test_settings_that_came_later_leave_earlier_results_valid(variant):
 
     run = Run(variant, 0, "cpu")
     assert results.load(results.path_of(run))["digest"] == run.digest
-    assert not {"planted", "stretch", "epochs", "trial", "fused", "decayed", "until"} & set(run.config)
+    assert not {"planted", "stretch", "epochs", "trial", "fused", "decayed", "until", "coupled"} & set(run.config)
 
 
 @pytest.mark.parametrize("variant", ["rope", "transformer_xl_memory", "forgetting", "distance_aware", "alibi_64"])

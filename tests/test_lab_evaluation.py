@@ -419,10 +419,26 @@ def test_accuracy_counts_answers_without_a_mistake_and_tokens(task, pairs, monke
     exact = mean(not any(w and a for w, a in zip(*row, strict=True)) for row in zip(wrong, answer, strict=True))
     share = mean(not w for w, a in zip(wrong.flatten(), answer.flatten(), strict=True) if a)
     assert 0 < exact < share < 1
-    assert found == dict(length=6, count=20, exact=pytest.approx(exact), tokens=pytest.approx(share))
+    unended = pytest.approx(found["unended"])
+    assert found == dict(length=6, count=20, exact=pytest.approx(exact), unended=unended, tokens=pytest.approx(share))
+    ends = tokens == tasks.EOS
+    but = accuracy(Oracle(tokens, wrong & ends), task, 6, 20, torch.Generator().manual_seed(5))
+    assert but["unended"] == 1
+    assert (but["exact"] < 1) == bool((ends & answer).any())
+    assert found["exact"] <= found["unended"] < 1
     assert model.modes == {(False, False)} and model.training
     right = accuracy(Oracle(tokens, wrong & ~answer), task, 6, 20, torch.Generator().manual_seed(5))
     assert (right["exact"], right["tokens"]) == (1, 1)
+
+
+def test_a_coupled_addition_is_asked_at_its_positions():
+    model, seen = make("rope", vocabulary=tasks.VOCABULARY), []
+    model.register_forward_pre_hook(lambda module, arguments: seen.append(arguments))
+    accuracy(model, "addition", 4, 3, torch.Generator().manual_seed(0), coupled=True)
+    assert seen[-1][1].tolist() == tasks.coupled(4)[:-1].tolist()
+    assert len(seen[-1][1]) == seen[-1][0].shape[1]
+    accuracy(model, "addition", 4, 3, torch.Generator().manual_seed(0))
+    assert seen[-1][1] is None
 
 
 def test_exact_match_is_that_of_greedy_decoding():

@@ -27,6 +27,24 @@ def marked(tokens: Tensor, answer: Tensor) -> str:
 # What the sequences say
 
 
+@given(st.integers(1, 40))
+def test_coupled_positions_bring_together_what_makes_a_digit(length):
+    tokens, _ = drawn("addition", length, 1)
+    places, written = tasks.coupled(length).tolist(), text(tokens[0])
+    assert len(places) == tokens.shape[1]
+    at = {place: [n for n, p in enumerate(places) if p == place] for place in range(1, length + 1)}
+    first, second, equals = 2, 3 + length, 3 + 2 * length
+    for place, (a, b, before) in ((place, found[-3:]) for place, found in at.items()):
+        assert a == first + length - place and b == second + length - place
+        assert before == equals + place - 1  # the next token is this place of the sum
+    assert len(written) > length
+
+
+def test_an_addition_without_digits_has_no_positions():
+    with pytest.raises(ValueError, match=r"length is 0.* 1 digit"):
+        tasks.coupled(0)
+
+
 @given(st.sampled_from(TASKS[:2]), st.integers(1, 70), st.integers(1, 3), st.integers(0, 99))
 def test_a_word_is_copied_or_reversed(task, length, count, seed):
     for row, answer in zip(*drawn(task, length, count, seed), strict=True):

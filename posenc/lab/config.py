@@ -130,6 +130,7 @@ PRESETS = {
              trial=500, planted=0.5, fused=True),
         _tasks(
             Task(2, 64, 4, length=8, batch=64, steps=3000, rate=3e-3, longest=4, answers=128),
+            addition={"layers": 4, "length": 5, "steps": 8000, "rate": 2e-3},
             recall={"layers": 3, "steps": 5000, "rate": 1e-3},
         ),
     ),
@@ -178,6 +179,8 @@ class Variant:
     """How many times the preset's steps it is trained for."""
     decayed: bool = field(default=False, metadata=LATER)
     """Whether weight decay reaches the parameters of the encoding too."""
+    coupled: bool = field(default=False, metadata=LATER)
+    """Whether digits of an addition that belong together share a position."""
     until: float = field(default=0.0, metadata=LATER)
     """The held-out loss in nats at which training ends, for comparisons at equal loss; 0 for the whole training."""
 
@@ -187,6 +190,7 @@ def _schemes(**changes: Any) -> dict[str, Variant]:
     return {name: Variant(name, shared=not scheme.per_layer, **changes) for name, scheme in SCHEMES.items()}
 
 
+_ADDING = ("sinusoidal", "shaw", "t5", "rope", "alibi")
 _METHODS = ("interpolate", "ntk", "yarn", "llama3")
 VARIANTS: dict[str, Variant] = {
     **_schemes(),
@@ -217,6 +221,8 @@ VARIANTS: dict[str, Variant] = {
     "learned_decayed": Variant("learned", decayed=True),
     **{f"{name}_{length}": Variant(name, options, stretch=length / 128)
        for name, options in (("rope", {}), ("alibi", {}), ("t5", {"reach": 0.25})) for length in (64, 256)},
+    **{f"addition_{name}_coupled": Variant(name, shared=not SCHEMES[name].per_layer, objective="addition", coupled=True)
+       for name in _ADDING},
     **{f"{name}_long": dataclasses.replace(variant, epochs=2) for name, variant in _schemes().items()
        if name in ("nope", "sinusoidal", "rope", "alibi", "transformer_xl")},
     "t5_long": Variant("t5", {"reach": 0.25}, epochs=2),
@@ -226,6 +232,7 @@ _FOUR = ("nope", "t5", "alibi", "rope")
 EXPERIMENTS: dict[str, tuple[str, ...]] = {
     "extrapolation": (*ENCODINGS, "t5_reach", "learned_large", "transformer_xl_memory"),
     "generalisation": tuple(f"{task}_{name}" for task in TASKS for name in ENCODINGS),
+    "coupling": tuple(f"addition_{name}{end}" for name in _ADDING for end in ("", "_coupled")),
     "shaw": (*(f"shaw_k{k}" for k in (0, 1, 2, 4, 8)), "shaw", "shaw_k64", "shaw_keys", "shaw_values"),
     "layers": (
         "sinusoidal", "sinusoidal_every_layer", "learned", "learned_every_layer", "learned_every_layer_independent",
@@ -245,7 +252,17 @@ EXPERIMENTS: dict[str, tuple[str, ...]] = {
     "lengths": tuple(f"{name}_{length}" for name in ("rope", "alibi", "t5") for length in (64, 256)),
     "long": tuple(f"{name}_long" for name in ("nope", "sinusoidal", "rope", "t5", "alibi", "transformer_xl")),
 }  # fmt: skip
-SEEDS = {"rates": 1, "controls": 2, "lengths": 2, "long": 1, "shaw": 2, "layers": 2, "masked": 2, "success": 20}
+SEEDS = {
+    "rates": 1,
+    "controls": 2,
+    "lengths": 2,
+    "long": 1,
+    "shaw": 2,
+    "layers": 2,
+    "masked": 2,
+    "success": 20,
+    "coupling": 2,
+}
 """The number of seeds of experiments that have another than 3."""
 FACTOR = 4  # the longer window of the experiment "beyond", as a multiple of L
 

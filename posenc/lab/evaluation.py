@@ -292,8 +292,9 @@ def _first_sentence(error: Exception) -> str:
 
 
 def accuracy(
-    model: nn.Module, task: str, length: int, count: int, generator: torch.Generator, *, autocast: bool = False
-) -> Entry:
+    model: nn.Module, task: str, length: int, count: int, generator: torch.Generator, *, coupled: bool = False,
+    autocast: bool = False,
+) -> Entry:  # fmt: skip
     """The share of answers without a mistake, and the share of right tokens.
 
     A token is right if it is the most likely one, given the correct tokens before it.
@@ -304,11 +305,12 @@ def accuracy(
         length: Letters, digits or pairs.
         count: The number of sequences.
         generator: Draws the sequences.
+        coupled: Digits of an addition that belong together share a position. Default: False.
         autocast: Compute in bfloat16. Default: False.
 
     Returns:
-        A dict with `length`, `count`, `exact` and `tokens`. The last two are None if the model cannot serve the
-        length, and `why` has the reason.
+        A dict with `length`, `count`, `exact`, `unended` (exact but for the sign that ends the answer) and `tokens`.
+        The last three are None if the model cannot serve the length, and `why` has the reason.
 
     Raises:
         ValueError: If there is no such task, or it has no sequences of that length.
@@ -316,18 +318,22 @@ def accuracy(
     tokens, answer = tasks.sample(task, length, count, generator)
     answer = answer[:, 1:].cpu()
     if why := refusal(model, answer.shape[1]):
-        return {"length": length, "count": count, "exact": None, "tokens": None, "why": why}
+        return {"length": length, "count": count, "exact": None, "unended": None, "tokens": None, "why": why}
     with _measuring(model, autocast) as device:
         rows = max(1, PAIRS.get(device.type, PAIRS["cpu"]) // answer.shape[1] ** 2)
-        likeliest = torch.cat([model(part[:, :-1].to(device)).argmax(-1).cpu() for part in tokens.split(rows)])
-    right = likeliest == tokens[:, 1:].cpu()
-    exact, share = (right | ~answer).all(1).float().mean().item(), right[answer].float().mean().item()
-    return {"length": length, "count": count, "exact": exact, "tokens": share}
+        pos = tasks.coupled(length)[:-1].to(device) if coupled else None
+        likeliest = torch.cat([model(part[:, :-1].to(device), pos).argmax(-1).cpu() for part in tokens.split(rows)])
+    asked = tokens[:, 1:].cpu()
+    right = likeliest == asked
+    exact, unended = ((right | ~of).all(1).float().mean().item() for of in (answer, answer & (asked != tasks.EOS)))
+    share = right[answer].float().mean().item()
+    return {"length": length, "count": count, "exact": exact, "unended": unended, "tokens": share}
 
 
 def generalisation(
-    model: nn.Module, task: str, trained: int, *, longest: int = 4, count: int = 128, autocast: bool = False
-) -> list[Entry]:
+    model: nn.Module, task: str, trained: int, *, longest: int = 4, count: int = 128, coupled: bool = False,
+    autocast: bool = False,
+) -> list[Entry]:  # fmt: skip
     """The accuracy at lengths from a quarter of the training length up to `longest` times the training length.
 
     All models are asked the same questions. Recall ends at the number of its keys.
@@ -338,6 +344,7 @@ def generalisation(
         trained: The longest training length.
         longest: The longest length as a multiple of `trained`. Default: 4.
         count: Sequences of each length. Default: 128.
+        coupled: Digits of an addition that belong together share a position. Default: False.
         autocast: Compute in bfloat16. Default: False.
 
     Returns:
@@ -345,7 +352,8 @@ def generalisation(
     """
     step = max(1, trained // 4)
     lengths = [n for n in range(step, longest * trained + 1, step) if task != "recall" or n <= tasks.KEYS]
-    return [accuracy(model, task, n, count, torch.Generator().manual_seed(n), autocast=autocast) for n in lengths]
+    how = {"coupled": coupled, "autocast": autocast}
+    return [accuracy(model, task, n, count, torch.Generator().manual_seed(n), **how) for n in lengths]
 
 
 # Attention

@@ -33,7 +33,8 @@ def loss(model: Transformer, run: Run, text: Tensor, generator: torch.Generator,
         length = int(torch.randint(1, run.length + 1, (), generator=generator))
         tokens, answer = tasks.sample(objective, length, batch, generator)
         tokens, answer = tokens[part].to(device), answer[part].to(device)
-        logits = model(tokens[:, :-1])
+        pos = tasks.coupled(length)[:-1].to(device) if run.settings.coupled else None
+        logits = model(tokens[:, :-1], pos)
         return cross_entropy(logits[answer[:, 1:]], tokens[:, 1:][answer[:, 1:]])
     if objective == "masked":
         seen, tokens, hidden = (x[part].to(device) for x in masked(text, run.length, batch, generator))

@@ -161,8 +161,9 @@ def measure(run: Run, model: Transformer, corpus: Corpus) -> dict[str, Any]:
     budget = run.budget
     if isinstance(budget, Task):
         found["accuracy"] = generalisation(
-            model, run.settings.objective, budget.length, longest=budget.longest, count=budget.answers
-        )
+            model, run.settings.objective, budget.length, longest=budget.longest, count=budget.answers,
+            coupled=run.settings.coupled,
+        )  # fmt: skip
     elif run.settings.objective == "text":
         found |= extrapolation(
             model, corpus.held_out, run.window, memory=run.settings.memory, windows=budget.windows, slid=budget.slid,

@@ -101,6 +101,30 @@ def add(a: Tensor, b: Tensor) -> Tensor:
     return torch.stack((carry, *reversed(digits)), -1)
 
 
+def coupled(length: int) -> Tensor:
+    """Positions for an addition in which digits that belong together share one.
+
+    Digits of the same place, counted from the least significant, have the same position in both numbers, and so has
+    the token from which this place of the sum is predicted (position coupling, Cho et al., 2024). What is needed is
+    then at offset 0 or 1, however long the numbers are.
+
+    Args:
+        length: The number of digits.
+
+    Returns:
+        Positions (3 · length + 6,), int64, of the tokens that `sample` draws.
+
+    Example:
+        >>> coupled(3).tolist()  # of the tokens ⟨ addition 9 0 5 + 1 0 7 = 2 1 0 1 ⟩
+        [4, 4, 3, 2, 1, 0, 3, 2, 1, 1, 2, 3, 4, 5, 6]
+    """
+    if length < 1:
+        raise ValueError(f"length is {length}: use 1 digit or more")
+    places = torch.arange(length, 0, -1)
+    begin, plus, sum_ = torch.full((2,), length + 1), torch.zeros(1, dtype=torch.long), torch.arange(1, length + 4)
+    return torch.cat([begin, places, plus, places, sum_])
+
+
 def text(tokens: Tensor) -> str:
     """Tokens (T,) as text; tokens (count, T) give one line for each sequence."""
     if tokens.ndim > 1:
