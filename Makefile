@@ -177,12 +177,13 @@ evidence: $(VENV)/.test
 	test -f posenc/lab/results/$(PRESET)/baselines.json || nice -n 19 $(LAB) baselines --preset $(PRESET) --quiet; \
 	$$sweep rates && $(LAB) tune --preset $(PRESET) && $$sweep all
 
-# Within forty minutes on one large GPU: the best rates, the landmarks, then what is left of the time for other schemes.
+# Within forty minutes on one large GPU: the best rates, times of kernels and of models, then the schemes one by one.
 evidence-gpu: $(VENV)/.test
 	@sweep="$(LAB) sweep --preset gpu --device cuda --corpus installed --quiet --experiment"; \
 	$(LAB) baselines --preset gpu --corpus installed --quiet && \
 	$$sweep rates --minutes 8 && $(LAB) tune --preset gpu && \
-	$$sweep extrapolation --seeds 1 --minutes 20 && $(LAB) cost --preset gpu --device cuda
+	$(LAB) kernels --device cuda --quiet && $(LAB) cost --preset gpu --device cuda --quiet && \
+	$$sweep extrapolation --seeds 1 --minutes 18
 
 bench: $(VENV)/.test front chromium
 	@$(BIN)/python tests/bench/rotate.py

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import torch
 
-from posenc.lab import baselines, corpus, results, weights
+from posenc.lab import baselines, corpus, kernels, results, weights
 from posenc.lab.config import EXPERIMENTS, PRESETS, VARIANTS, Run, runs
 from posenc.lab.cost import REUSED, cost, keep, read_cost, table
 from posenc.lab.report import counted, rates, report, tried
 from posenc.lab.sweep import measure, outlook, sweep, train_and_measure
 from posenc.lab.training import restored
 
-REPORTS = ("start", "baselines", *EXPERIMENTS, "cost")
+REPORTS = ("start", "baselines", *EXPERIMENTS, "cost", "kernels")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -86,6 +86,10 @@ def parser() -> argparse.ArgumentParser:
     made = command("cost", _cost, "Times every scheme with every backend; let nothing else run meanwhile.")
     made.add_argument("--rounds", type=int, default=3)
     shared(made)
+    made = command("kernels", _kernels, "Times attention alone, for each scheme in each kernel; made for a GPU.")
+    made.add_argument("--lengths", type=int, nargs="+", default=kernels.LENGTHS, help="tokens of a sequence")
+    made.add_argument("--seconds", type=float, default=kernels.SECONDS, help="of each timing, at least")
+    shared(made)
     made = command(
         "baselines", _baselines, "Measures n-grams and compressors on the texts that models are measured on."
     )
@@ -143,6 +147,13 @@ def _cost(args: argparse.Namespace) -> int:
     return 0
 
 
+def _kernels(args: argparse.Namespace) -> None:
+    found = kernels.kernels(
+        device=args.device, lengths=tuple(args.lengths), seconds=args.seconds, progress=not args.quiet
+    )
+    print(f"{kernels.timed(found)}\n{kernels.keep_kernels(found, args.device, args.out)}")
+
+
 def _baselines(args: argparse.Namespace) -> None:
     found = baselines.baselines(corpus.load(args.corpus), args.preset, progress=not args.quiet)
     print(f"{counted(found)}\n{baselines.keep(found, args.preset, args.out)}")
@@ -168,7 +179,11 @@ def _report(args: argparse.Namespace) -> int:
 
 
 def _reported(name: str, args: argparse.Namespace) -> str:
-    return table(read_cost(args.preset, args.out)).text() if name == "cost" else report(name, args.preset, args.out)
+    if name == "cost":
+        return table(read_cost(args.preset, args.out)).text()
+    if name == "kernels":
+        return kernels.timed(kernels.read_kernels(args.preset, args.out)).text()
+    return report(name, args.preset, args.out)
 
 
 if __name__ == "__main__":

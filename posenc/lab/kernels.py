@@ -1,0 +1,168 @@
+"""How long attention alone takes, for each scheme in each kernel: a whole pass, a training step, a step of decoding.
+
+`cost` times whole models; here nothing but attention is timed, at the sizes of large models, and in bfloat16 on a GPU.
+"""
+
+import json
+import os
+from collections.abc import Callable
+from functools import partial
+from itertools import product
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import torch
+from torch.utils.benchmark import Timer
+from tqdm import tqdm
+
+from posenc.attention import BACKENDS, Backend, Masks, attention
+from posenc.cache import KVCache
+from posenc.encoding import Encoding
+from posenc.lab.results import Result, provenance, put
+from posenc.registry import ENCODINGS
+from posenc.table import Table
+
+SCHEMES = ("nope", "rope", "alibi", "t5", "distance_aware")
+LENGTHS, DIMS = (2048, 8192, 32_768), (64, 128)
+WIDTH = 2048  # of all heads together
+TOKENS = 16_384  # of all sequences of a whole pass, or one sequence if it is longer
+BATCHES = (1, 32)  # texts in a step of decoding
+SECONDS = 0.2  # for each timing, at least
+
+
+def kernels(
+    *, device: str = "cuda", lengths: tuple[int, ...] = LENGTHS, dims: tuple[int, ...] = DIMS, width: int = WIDTH,
+    tokens: int = TOKENS, batches: tuple[int, ...] = BATCHES, seconds: float = SECONDS, progress: bool = True,
+) -> Result:  # fmt: skip
+    """Times attention with each scheme in each kernel, turning and biases included.
+
+    Args:
+        device: Where it runs. Default: "cuda".
+        lengths: Tokens of a sequence. Default: 2048, 8192 and 32,768.
+        dims: Dimensions of a head. Default: 64 and 128.
+        width: Dimensions of all heads together, from which the number of heads follows. Default: 2048.
+        tokens: Tokens of all sequences in a pass. Default: 16,384.
+        batches: Texts in a step of decoding, which adds a token to a cache of `length`. Default: 1 and 32.
+        seconds: How long each timing takes at least. Default: 0.2.
+        progress: Show a progress bar. Default: True.
+
+    Returns:
+        A dict with `provenance` and `rows`. A row has `scheme`, `kernel`, `d`, `length` and milliseconds: `forward`,
+        `training` (forward and backward), and `decoding` for each number of texts. What a kernel cannot serve, or what
+        does not fit into the memory, is None, with the reason in `why`.
+
+    Example:
+        >>> found = kernels(device="cpu", lengths=(16,), dims=(8,), width=16, tokens=32, seconds=0.001, progress=False)
+        >>> [row["kernel"] for row in found["rows"][:3]], found["rows"][0]["forward"] > 0
+        (['dense', 'sdpa', 'flex'], True)
+    """
+    dtype = torch.bfloat16 if device.startswith("cuda") else torch.float32
+    asked = list(product(dims, lengths, SCHEMES, BACKENDS))
+    rows = []
+    for d, length, scheme, kernel in tqdm(asked, desc="kernels", disable=None if progress else True):
+        heads, count = width // d, max(1, tokens // length)
+        encoding = ENCODINGS[scheme](model_dim=width, heads=heads, head_dim=d, length=length).to(device)
+        row: dict[str, Any] = {"scheme": scheme, "kernel": kernel, "d": d, "length": length, "batch": count}
+        shape = (3, count, heads, length, d)
+        attend = _attend(encoding, kernel, length, device)
+        calls: dict[str, Callable[[], Callable[[], Any]]] = {
+            "forward": partial(_forward, attend, shape, device, dtype),
+            "training": partial(_training, attend, shape, device, dtype),
+        }
+        for texts in batches:
+            sizes = (3, texts, heads, length, d)
+            calls[f"decoding_{texts}"] = partial(_step, encoding, kernel, sizes, device, dtype)
+        rows.append(row | _timed(calls, seconds, device))
+    return {"provenance": provenance(None, device), "dtype": str(dtype).removeprefix("torch."), "rows": rows}
+
+
+def _timed(calls: dict[str, Callable[[], Callable[[], Any]]], seconds: float, device: str) -> dict[str, Any]:
+    """Milliseconds of each call that can be made, and the reason of the first that cannot."""
+    found: dict[str, Any] = {}
+    for name, prepare in calls.items():
+        try:
+            call = prepare()
+            timer = Timer("call()", globals={"call": call}).blocked_autorange(min_run_time=seconds)
+            found[name] = 1e3 * median(timer.times)
+        except torch.OutOfMemoryError:
+            found[name] = None
+            found.setdefault("why", "the device has too little memory")
+        except (ValueError, RuntimeError) as error:
+            found[name] = None
+            found.setdefault("why", str(error).split(";")[0].split(". ")[0].splitlines()[0])
+        if device.startswith("cuda"):
+            torch.cuda.empty_cache()
+    return found
+
+
+def _attend(encoding: Encoding, kernel: Backend, length: int, device: str) -> Callable[..., Any]:
+    pos = torch.arange(length, device=device)
+    masks = Masks()
+    return lambda q, k, v: attention(q, k, v, encoding, pos, backend=kernel, masks=masks)
+
+
+def _forward(attend: Callable[..., Any], shape: tuple[int, ...], device: str, dtype: torch.dtype) -> Callable[[], Any]:
+    q, k, v = torch.randn(shape, device=device, dtype=dtype)
+
+    def call() -> Any:
+        with torch.no_grad():
+            return attend(q, k, v)
+
+    call()
+    return call
+
+
+def _training(attend: Callable[..., Any], shape: tuple[int, ...], device: str, dtype: torch.dtype) -> Callable[[], Any]:
+    q, k, v = (x.requires_grad_() for x in torch.randn(shape, device=device, dtype=dtype).unbind())
+
+    def call() -> Any:
+        return torch.autograd.grad(attend(q, k, v).sum(), (q, k, v))
+
+    call()
+    return call
+
+
+def _step(
+    encoding: Encoding, kernel: Backend, shape: tuple[int, ...], device: str, dtype: torch.dtype
+) -> Callable[[], Any]:
+    """A step that decodes one token; each call adds another to the cache."""
+    cache, length = KVCache(), shape[-2]
+    prompt = torch.randn((*shape[:-2], length - 1, shape[-1]), device=device, dtype=dtype)
+    q, k, v = torch.randn((*shape[:-2], 1, shape[-1]), device=device, dtype=dtype)
+    with torch.no_grad():
+        cache.extend(prompt[1], prompt[2], torch.arange(length - 1, device=device), encoding)
+    del prompt
+
+    def call() -> Any:
+        pos = torch.tensor([cache.seen], device=device)
+        with torch.no_grad():
+            return attention(q, k, v, encoding, pos, backend=kernel, cache=cache)
+
+    call()
+    return call
+
+
+def keep_kernels(found: Result, device: str, folder: str | os.PathLike[str]) -> Path:
+    """Writes what `kernels` found to `kernels.json` in the folder of preset "gpu" or "cpu", and returns the file."""
+    return put(Path(folder) / ("gpu" if device.startswith("cuda") else "cpu") / "kernels.json", found)
+
+
+def read_kernels(preset: str, folder: str | os.PathLike[str]) -> Result:
+    """Reads what `keep_kernels` wrote. Raises ValueError if there is none."""
+    path = Path(folder) / preset / "kernels.json"
+    if not path.exists():
+        raise ValueError("kernels were not timed: run python -m posenc.lab kernels, on a machine with a GPU")
+    found: Result = json.loads(path.read_text())
+    return found
+
+
+def timed(found: Result) -> Table:
+    """Milliseconds of attention by scheme, kernel, dimensions and length; a dash where a kernel cannot serve it."""
+    columns = [name for name in found["rows"][0] if name in ("forward", "training") or name.startswith("decoding")]
+    rows = [
+        [f"{row['scheme']}, {row['kernel']}", row["d"], row["length"], *(row[name] for name in columns)]
+        for row in found["rows"]
+    ]
+    form = {"": "", "d": "d", "length": "d", **{name.replace("_", ", texts: "): ".3g" for name in columns}}
+    return Table(form, rows, caption=f"Milliseconds of attention alone on {found['provenance']['device']}")
