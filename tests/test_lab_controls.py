@@ -122,6 +122,7 @@ def test_a_variant_has_its_own_rate_or_that_of_its_scheme(monkeypatch):
         4e-3,
     ]
     assert Run("copy_nope", 0, "epoch").rate == 3e-3
+    assert Run("nope_use", 0, "epoch").rate == Run("nope_use", 0, "epoch").config["rate"] == 4e-3
 
 
 @pytest.mark.parametrize("variant", ["rope", "copy_t5", "rope_yarn_tuned"])
@@ -129,10 +130,14 @@ def test_settings_that_came_later_leave_earlier_results_valid(variant):
 
     run = Run(variant, 0, "cpu")
     assert results.load(results.path_of(run))["digest"] == run.digest
-    assert not {"planted", "stretch", "epochs", "trial", "fused", "decayed", "until", "coupled"} & set(run.config)
+    assert not {"planted", "stretch", "epochs", "trial", "fused", "decayed", "until", "coupled", "periodic"} & set(
+        run.config
+    )
 
 
-@pytest.mark.parametrize("variant", ["rope", "transformer_xl_memory", "forgetting", "distance_aware", "alibi_64"])
+@pytest.mark.parametrize(
+    "variant", ["rope", "transformer_xl_memory", "forgetting", "distance_aware", "alibi_64", "rope_use"]
+)
 def test_a_planted_run_is_measured_for_what_it_uses(variant, tmp_path, monkeypatch):
     text = dataclasses.replace(
         PRESETS["smoke"].text, length=72, planted=0.5, fused=True, steps=3, trial=2, longest=2, windows=2

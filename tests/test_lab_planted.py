@@ -2,8 +2,24 @@
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
-from posenc.lab.planted import CUE, DIGITS, END, KINDS, LENGTH, OPENING, STOP, SYMBOLS, pair, plant, put, strings
+from posenc.lab.planted import (
+    CUE,
+    DIGITS,
+    END,
+    KINDS,
+    LENGTH,
+    OPENING,
+    STOP,
+    SYMBOLS,
+    pair,
+    periodic,
+    plant,
+    put,
+    strings,
+)
 
 
 def made(seed=0):
@@ -75,3 +91,26 @@ def test_put_writes_where_it_is_told():
     found = put(torch.zeros(2, 20, dtype=torch.long), torch.arange(1, 25).view(2, 12), torch.tensor([0, 8]))
     assert found[0].tolist() == [*range(1, 13), *[0] * 8]
     assert found[1].tolist() == [*[0] * 8, *range(13, 25)]
+
+
+@given(st.integers(0, 99), st.integers(LENGTH, 60))
+def test_a_periodic_row_repeats_its_beginning_and_others_stay(seed, longest):
+    generator = torch.Generator().manual_seed(seed)
+    tokens = torch.zeros(40, 80, dtype=torch.long)
+    found = periodic(tokens, 0.5, longest, generator)
+    periods = set()
+    for row in found:
+        if row.any():
+            period = next(n for n in range(1, 80) if bool((row[n:] == row[:-n]).all()))
+            assert LENGTH <= period <= longest
+            assert set(row.tolist()) <= set(SYMBOLS)
+            periods.add(period)
+        else:
+            assert (row == 0).all()
+    assert 5 <= int((found != 0).any(1).sum()) <= 35
+    assert len(periods) > 1 or longest == LENGTH
+
+
+def test_a_period_shorter_than_a_string_is_refused():
+    with pytest.raises(ValueError, match=r"longest is 5.* 12 or more"):
+        periodic(torch.zeros(1, 20, dtype=torch.long), 1.0, 5, torch.Generator())

@@ -181,6 +181,10 @@ class Variant:
     """Whether weight decay reaches the parameters of the encoding too."""
     coupled: bool = field(default=False, metadata=LATER)
     """Whether digits of an addition that belong together share a position."""
+    periodic: float = field(default=0.0, metadata=LATER)
+    """The share of training sequences that are a random string, repeated: a strong reason to copy from far."""
+    rate: float = field(default=0.0, metadata=LATER)
+    """Its learning rate; 0 for the tuned one of its scheme."""
     until: float = field(default=0.0, metadata=LATER)
     """The held-out loss in nats at which training ends, for comparisons at equal loss; 0 for the whole training."""
 
@@ -221,6 +225,9 @@ VARIANTS: dict[str, Variant] = {
     "learned_decayed": Variant("learned", decayed=True),
     **{f"{name}_{length}": Variant(name, options, stretch=length / 128)
        for name, options in (("rope", {}), ("alibi", {}), ("t5", {"reach": 0.25})) for length in (64, 256)},
+    **{f"{name}_use": dataclasses.replace(variant, periodic=0.9, rate=4e-3) for name, variant in _schemes().items()
+       if name in ("nope", "sinusoidal", "rope", "alibi", "transformer_xl")},
+    "t5_use": Variant("t5", {"reach": 0.25}, periodic=0.9, rate=4e-3),
     **{f"addition_{name}_coupled": Variant(name, shared=not SCHEMES[name].per_layer, objective="addition", coupled=True)
        for name in _ADDING},
     **{f"{name}_long": dataclasses.replace(variant, epochs=2) for name, variant in _schemes().items()
@@ -244,6 +251,7 @@ EXPERIMENTS: dict[str, tuple[str, ...]] = {
     ),
     "distance": ("nope", "relu", "distance_aware", "alibi"),
     "success": tuple(f"{task}_{name}" for task in ("copy", "reverse", "recall") for name in _FOUR),
+    "use": tuple(f"{name}_use" for name in ("nope", "sinusoidal", "rope", "t5", "alibi", "transformer_xl")),
     "rates": (*ENCODINGS, "forgetting", "learned_large"),
     "controls": (
         "t5", "t5_reach", "t5_own", "alibi_learned", "shaw_keys", "shaw_heads", "relu", "unrectified", "added",
@@ -329,7 +337,11 @@ class Run:
     def rate(self) -> float:
         """The learning rate after the warm-up: the one that it tries, the tuned one of its scheme, or the budget's."""
         known = tuned(self.preset) if isinstance(self.budget, Text) else {}
-        return self.tried or known.get(self.variant, known.get(self.settings.scheme, self.budget.rate))
+        return (
+            self.tried
+            or self.settings.rate
+            or known.get(self.variant, known.get(self.settings.scheme, self.budget.rate))
+        )
 
     @property
     def batch(self) -> int:

@@ -6,7 +6,7 @@ from torch.nn.functional import cross_entropy
 
 from posenc.lab import corpus, tasks
 from posenc.lab.config import BYTES, MASK, Run, Text
-from posenc.lab.planted import LENGTH, plant
+from posenc.lab.planted import LENGTH, periodic, plant
 from posenc.memory import Memory
 from posenc.model import Transformer
 
@@ -43,6 +43,8 @@ def loss(model: Transformer, run: Run, text: Tensor, generator: torch.Generator,
     tokens = corpus.batch(text, segments * run.length, batch // segments, generator)
     if isinstance(run.budget, Text) and run.budget.planted:
         tokens = plant(tokens, run.budget.planted, run.length - LENGTH, generator)
+    if run.settings.periodic:
+        tokens = periodic(tokens, run.settings.periodic, run.length - LENGTH, generator)
     tokens = tokens[part].to(device)
     if run.settings.memory:
         memory, total = Memory(run.length), torch.zeros((), device=device)

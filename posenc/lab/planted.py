@@ -79,6 +79,38 @@ def plant(tokens: Tensor, share: float, farthest: int, generator: torch.Generato
     return planted.where((chosen < share)[:, None], tokens)
 
 
+def periodic(tokens: Tensor, share: float, longest: int, generator: torch.Generator) -> Tensor:
+    """Replaces some rows of a batch by a random string that is repeated to the end of the row.
+
+    A model that copies from the string before predicts all of such a row but its first period. That is a far stronger
+    reason to learn it than a string that occurs twice in a text.
+
+    Args:
+        tokens: Bytes (B, T), int64, on the CPU.
+        share: The probability that a row is replaced.
+        longest: The longest period. All periods from LENGTH on are equally likely.
+        generator: A generator on the CPU.
+
+    Returns:
+        Bytes (B, T). Other rows are as they were.
+
+    Raises:
+        ValueError: If `longest` is less than LENGTH.
+
+    Example:
+        >>> row = periodic(torch.zeros(1, 60, dtype=torch.long), 1.0, 12, torch.Generator().manual_seed(0))[0]
+        >>> bytes(row[:12].tolist()), bool((row[12:] == row[:-12]).all())
+        (b'1AD7DnJTVykX', True)
+    """
+    if longest < LENGTH:
+        raise ValueError(f"longest is {longest}: use {LENGTH} or more, the length of strings that are looked for")
+    count, length = tokens.shape
+    chosen = torch.rand(count, 1, generator=generator) < share
+    period = torch.randint(LENGTH, longest + 1, (count, 1), generator=generator)
+    symbols = torch.tensor(list(SYMBOLS))[torch.randint(len(SYMBOLS), (count, length), generator=generator)]
+    return symbols.gather(1, torch.arange(length) % period).where(chosen, tokens)
+
+
 def pair(text: Tensor, kind: str, generator: torch.Generator) -> tuple[Tensor, Tensor, slice]:
     """The same text with a string at its end that occurs at its beginning, and with one that does not.
 
