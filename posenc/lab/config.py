@@ -182,7 +182,7 @@ class Variant:
     coupled: bool = field(default=False, metadata=LATER)
     """Whether digits of an addition that belong together share a position."""
     periodic: float = field(default=0.0, metadata=LATER)
-    """The share of training sequences that are a random string, repeated: a strong reason to copy from far."""
+    """The share of training sequences that repeat a random string, which is a strong reason to copy from far."""
     rate: float = field(default=0.0, metadata=LATER)
     """Its learning rate; 0 for the tuned one of its scheme."""
     until: float = field(default=0.0, metadata=LATER)
