@@ -93,8 +93,9 @@ class Table:
         right, sortable = self._numeric(), len(self.rows) >= LONG
         names = " ".join(["table", *([classes] if classes else []), *(["pe-sortable"] if sortable else [])])
         align = [' class="pe-number"' if number else "" for number in right]
-        top = "".join(
-            f'<th scope="col"{a}>{html.escape(name)}</th>' for name, a in zip(self.columns, align, strict=True)
+        top = "".join(  # a corner without a name is no header
+            f'<th scope="col"{a}>{html.escape(name)}</th>' if name else f"<td{a}></td>"
+            for name, a in zip(self.columns, align, strict=True)
         )
         body = ""
         for cells, values in zip(self.rows, self.values, strict=True):

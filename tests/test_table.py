@@ -61,6 +61,8 @@ def test_html_is_a_table_with_headers_and_escaped():
         "a|b", "fails", "not run",
     ]  # fmt: skip
     assert body.find("p").text == "Note <i>."
+    corner = element(Table(["", "a"], [["x", 1]])).find(".//thead/tr")  # without a name it is no header
+    assert [(cell.tag, cell.text) for cell in corner] == [("td", None), ("th", "a")]
     bare = element(Table(["a"], [["`odd"]]))
     assert bare.find(".//caption") is None and bare.find("p") is None and bare.find("div").get("role") is None
     assert bare.find(".//tbody/tr/th").text == "`odd"
