@@ -12,7 +12,7 @@ from posenc.lab.report import change, difference, gain, report, sizes, success, 
 L = 16
 
 
-def result(losses, shifted=0.0, **more):
+def result(losses, shifted=0.0, seed=0, **more):
     """A result of text: the losses of each text at L and 2 L, which is refused if it is None."""
     entries = [
         {"length": L * 2**n, "loss": None, "why": "too long"} if of is None
@@ -20,7 +20,7 @@ def result(losses, shifted=0.0, **more):
         for n, of in enumerate(losses)
     ]  # fmt: skip
     slid = [entry | {"nonoverlapping": entry["loss"]} for entry in entries]
-    config = {"objective": "text", "length": L}
+    config = {"objective": "text", "length": L, "seed": seed}
     return {"config": config, "trained": L, "nonoverlapping": entries, "sliding": slid, "curve": [], **more}
 
 
@@ -37,11 +37,13 @@ def test_numbers_of_texts_come_by_seed_and_by_length():
 
 def test_differences_are_paired():
     """Two variants that differ by 0.1 on every text differ for certain, however much texts differ."""
-    of = [result([[1.0, 5.0, 3.0], [2.0, 6.0, 4.0]], shifted=0.1 + seed) for seed in range(3)]
-    than = [result([[1.0, 5.0, 3.0], None], shifted=seed) for seed in range(2)]
+    of = [result([[1.0, 5.0, 3.0], [2.0, 6.0, 4.0]], shifted=0.1 + seed, seed=seed) for seed in range(3)]
+    than = [result([[1.0, 5.0, 3.0], None], shifted=seed, seed=seed) for seed in (0, 2)]
     found = difference(of, than)
     assert (found.mean, found.low, found.high) == pytest.approx((0.1, 0.1, 0.1))
     assert difference(of, than, "sliding", 2) is None
+    with pytest.raises(ValueError, match="no seed in common"):
+        difference(of[1:2], than)
     rise = change(of, 2)
     assert (rise.mean, rise.low) == pytest.approx((1, 1))
 

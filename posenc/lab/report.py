@@ -219,10 +219,13 @@ def difference(
         The mean difference in nats with its interval; None if one of them cannot serve the length.
 
     Raises:
-        ValueError: If it was not measured.
+        ValueError: If it was not measured, or they have no seed in common.
     """
-    count = min(len(of), len(than))
-    return _mean(*(texts(part[:count], table, share) for part in (of, than)))
+    first, second = ({result["config"]["seed"]: result for result in part} for part in (of, than))
+    both = sorted(first.keys() & second.keys())
+    if not both:
+        raise ValueError("the two variants have no seed in common: train one of them with a seed of the other")
+    return _mean(*(texts([part[seed] for seed in both], table, share) for part in (first, second)))
 
 
 def change(of: list[Result], share: float, table: str = "sliding") -> Interval | None:
