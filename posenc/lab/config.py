@@ -194,6 +194,8 @@ def _schemes(**changes: Any) -> dict[str, Variant]:
     return {name: Variant(name, shared=not scheme.per_layer, **changes) for name, scheme in SCHEMES.items()}
 
 
+EQUAL = 1.75
+"""The held-out loss in nats at which models of the experiment "equal" stop; every scheme reaches it."""
 _ADDING = ("sinusoidal", "shaw", "t5", "rope", "alibi")
 _METHODS = ("interpolate", "ntk", "yarn", "llama3")
 VARIANTS: dict[str, Variant] = {
@@ -233,6 +235,9 @@ VARIANTS: dict[str, Variant] = {
     **{f"{name}_long": dataclasses.replace(variant, epochs=2) for name, variant in _schemes().items()
        if name in ("nope", "sinusoidal", "rope", "alibi", "transformer_xl")},
     "t5_long": Variant("t5", {"reach": 0.25}, epochs=2),
+    **{f"{name}_equal": dataclasses.replace(variant, until=EQUAL) for name, variant in _schemes().items()
+       if name in ("nope", "sinusoidal", "rope", "alibi", "transformer_xl")},
+    "t5_equal": Variant("t5", {"reach": 0.25}, until=EQUAL),
 }  # fmt: skip
 
 _FOUR = ("nope", "t5", "alibi", "rope")
@@ -259,12 +264,14 @@ EXPERIMENTS: dict[str, tuple[str, ...]] = {
     ),
     "lengths": tuple(f"{name}_{length}" for name in ("rope", "alibi", "t5") for length in (64, 256)),
     "long": tuple(f"{name}_long" for name in ("nope", "sinusoidal", "rope", "t5", "alibi", "transformer_xl")),
+    "equal": tuple(f"{name}_equal" for name in ("nope", "sinusoidal", "rope", "t5", "alibi", "transformer_xl")),
 }  # fmt: skip
 SEEDS = {
     "rates": 1,
     "controls": 2,
     "lengths": 2,
     "long": 1,
+    "equal": 2,
     "shaw": 2,
     "layers": 2,
     "masked": 2,
