@@ -41,7 +41,7 @@ PLAIN := ATEN_CPU_CAPABILITY=default OMP_NUM_THREADS=2 OMP_WAIT_POLICY=PASSIVE
 help:
 	@echo "make book       build the book into _build/html"
 	@echo "make serve      serve the built book on http://localhost:$(PORT)"
-	@echo "make test       run every test: units, notebooks, the book in a browser (eleven minutes on two cores)"
+	@echo "make test       run every test: units, notebooks, the book in a browser (ten minutes on two cores)"
 	@echo "make quick      run the tests of the package that take least (a minute and a half)"
 	@echo "make nbval      run the notebooks and compare every stored output; make nbval-plain does so as on a"
 	@echo "                processor without vector instructions, with two threads"
