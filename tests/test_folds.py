@@ -74,8 +74,8 @@ def test_a_link_from_elsewhere_opens_the_fold_it_leads_into(book: Path, open_pag
 
 def test_a_link_on_the_page_opens_the_fold_each_time(page: Page) -> None:
     target = named(page)
-    page.evaluate("id => document.querySelector('h1').insertAdjacentHTML('afterend', `<a class=to href='#${id}'>x</a>`)",
-                  target)  # fmt: skip
+    link = "id => document.querySelector('h1').insertAdjacentHTML('afterend', `<a class=to href='#${id}'>to it</a>`)"
+    page.evaluate(link, target)
     for _ in range(2):
         page.evaluate("document.querySelector('.to').click()")
         assert page.locator(f"[id='{target}']").evaluate("e => !e.closest('.pe-fold').hidden")
