@@ -112,10 +112,12 @@ CELLS: list[str | tuple[str, list[str]]] = [
         ["hide-input"],
     ),
     "Drag the slider: as yet unwritten, what the reader sees happen.\n\n"
-    "({name}-minute)=\n## In one minute\n\nThe formula, as yet unwritten, with each symbol named beside it.",
-    ("show({Class})", []),
+    "({name}-minute)=\n## In one minute\n\nThe formula, as yet unwritten, with each symbol named beside it. "
+    "The next cell, as yet unwritten, has the function to copy, asserted equal to `{Class}`.",
     "({name}-problem)=\n## What goes wrong without it\n\nAs yet unwritten: an experiment with numbers.",
     "({name}-derivation)=\n## The derivation\n\nAs yet unwritten, with four tokens by hand.",
+    "({name}-source)=\n{{.depth}}\n## The source\n\nThe file of the package, for readers who implement the scheme.",
+    ("show({Class})", []),
     "({name}-practice)=\n## In practice\n\nAs yet unwritten: configuration keys, kernels, cache, precision.",
     "## In five lines\n\n1. As yet unwritten.\n\n({name}-exercises)=\n## Exercises\n\n"
     "```{{exercise-start}} A number by hand\n:label: {name}-ex-hand\n:class: compute\n```\n"

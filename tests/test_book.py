@@ -136,6 +136,10 @@ WRONG_WIDTH = """[...document.querySelectorAll('main *')].filter(e => e.getBound
 CUT = """[...document.querySelectorAll('.bd-article .math')].filter(e => e.scrollWidth > e.clientWidth + 1
   && !['auto', 'scroll'].includes(getComputedStyle(e).overflowX)).slice(0, 5).map(e => e.textContent)"""
 BARE = "[...document.querySelectorAll('.math')].filter(e => !e.querySelector('mjx-container')).length"
+OPEN_ALL = """() => {  // sections of depth and practice
+  const all = document.querySelector(".pe-unfold-all");
+  if (document.querySelector(".pe-fold[hidden]")) all.click();
+}"""
 UNFOLD = """() => {
   document.querySelectorAll("details").forEach(e => e.open = true);
   document.querySelectorAll(".toggle-hidden").forEach(e => e.classList.remove("toggle-hidden"));
@@ -290,8 +294,9 @@ def visit(request: pytest.FixtureRequest, book: Path, browser: Browser, seen: di
         opened = contexts.open(
             address(book.as_uri(), request.param), viewport=PHONE, has_touch=True, color_scheme="light", offline=True
         )
-        opened.walk()
         page = opened.page
+        page.evaluate(OPEN_ALL)
+        opened.walk()
         whole = page.add_style_tag(content=WHOLE)
         width, wide, cut = (page.evaluate(what) for what in ("document.scrollingElement.scrollWidth", WRONG_WIDTH, CUT))
         formulas, bare = page.locator(".math").count(), page.evaluate(BARE)
@@ -443,6 +448,7 @@ def test_over_http_the_same_files_are_loaded(
     visit: Visit, server: str, open_page: Open, request: pytest.FixtureRequest
 ) -> None:
     opened = open_page(address(server, request.node.callspec.id))
+    opened.page.evaluate(OPEN_ALL)
     opened.walk()
     opened.page.add_style_tag(content=WHOLE)
     opened.page.evaluate(ARRANGED)

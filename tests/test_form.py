@@ -1,0 +1,134 @@
+"""The form of a chapter, as CONTRIBUTING describes it: its parts, and how much of it stands in the reader's way."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import nbformat
+import normalise
+import pytest
+from nbformat import NotebookNode
+
+from posenc import SCHEMES
+
+WORDS = 150  # a minute
+LINES = 12  # of code a minute
+COLUMN = 88  # characters of code that a column holds
+MINUTES = 45  # of open page
+FUNCTION = 20  # lines of the function to copy
+LEAD = 45  # words of the paragraph that stays of a folded section
+HIDDEN = {"hide-input", "hide-cell", "remove-input", "remove-cell"}
+CHAPTERS = {path.stem: path for path in sorted(normalise.CHAPTERS.glob("*.ipynb"))}
+#: Still in the form of the first edition.
+LATER = {
+    "attention", "bugs", "choosing", "claims", "cost", "decoding", "frontier", "grid", "layouts", "order", "precision",
+    "properties",
+}  # fmt: skip
+NEW = sorted(set(CHAPTERS) - LATER - {"index"})
+#: Chapters of a scheme that has no formula of its own, or is told in another chapter.
+OWN = sorted((set(SCHEMES) & set(CHAPTERS)) - LATER)
+
+
+@dataclass
+class Cell:
+    """A cell, and whether it is in a section that is folded, or in a solution."""
+
+    source: str
+    kind: str
+    tags: set[str]
+    printed: str
+    folded: bool
+    solution: bool
+
+    @property
+    def open(self) -> bool:
+        return not (self.folded or self.solution or self.tags & {"remove-cell"})
+
+
+def cells(notebook: NotebookNode) -> Iterator[Cell]:
+    folded, level, solution = False, 9, False
+    for cell in notebook.cells:
+        if cell.cell_type == "markdown":
+            for match in re.finditer(r"^(?:\{\.(depth|practice)\}\n)?(#{1,6}) ", cell.source, re.M):
+                depth = len(match[2])
+                if folded and depth <= level:
+                    folded = False
+                if match[1] and not folded:
+                    folded, level = True, depth
+            solution = "{solution-start}" in cell.source or (solution and "{solution-end}" not in cell.source)
+        printed = "".join(output.get("text", "") for output in cell.get("outputs", []))
+        tags = set(cell.metadata.get("tags", []))
+        yield Cell(cell.source, cell.cell_type, tags, printed, folded, solution)
+
+
+def read(name: str) -> list[Cell]:
+    return list(cells(nbformat.read(CHAPTERS[name], as_version=4)))
+
+
+def minutes(name: str) -> float:
+    """The time that a reader needs for what is open: words and lines of code."""
+    total = 0.0
+    for cell in read(name):
+        if cell.open and cell.kind == "markdown":
+            text = re.sub(r"\$\$.*?\$\$|\$[^$]*\$|```.*?```|`[^`]*`|\{[a-z:]+\}", " ", cell.source, flags=re.S)
+            total += len(re.findall(r"[A-Za-z]{2,}", text)) / WORDS
+        elif cell.open and not cell.tags & HIDDEN:
+            total += sum(bool(line.strip()) for line in cell.source.splitlines()) / LINES
+    return total
+
+
+@pytest.mark.parametrize("name", NEW)
+def test_a_chapter_is_read_in_three_quarters_of_an_hour(name: str) -> None:
+    assert minutes(name) <= MINUTES
+
+
+@pytest.mark.parametrize("name", NEW)
+def test_code_that_is_open_fits_the_column(name: str) -> None:
+    shown = [cell.source for cell in read(name) if cell.kind == "code" and not cell.tags & HIDDEN]
+    assert [line for source in shown for line in source.splitlines() if len(line) > COLUMN] == []
+
+
+@pytest.mark.parametrize("name", NEW)
+def test_what_is_printed_fits_the_column(name: str) -> None:
+    shown = [cell.printed for cell in read(name) if not cell.tags & {"remove-cell", "remove-output"}]
+    assert [line for text in shown for line in text.splitlines() if len(line) > COLUMN] == []
+
+
+@pytest.mark.parametrize("name", NEW)
+def test_a_folded_section_says_first_who_needs_it(name: str) -> None:
+    text = "\n\n".join(cell.source if cell.kind == "markdown" else "CODE" for cell in read(name))
+    for fold in re.finditer(r"^\{\.(?:depth|practice)\}\n(#+ .*)\n\s*(.*(?:\n.+)*)", text, re.M):
+        lead = fold[2].strip()
+        assert re.match(r"[A-Z*`{\[]", lead), f"{fold[1]} begins with {lead[:60]!r}"
+        assert len(lead.split()) <= LEAD, f"{fold[1]}: {len(lead.split())} words"
+
+
+@pytest.mark.parametrize("name", NEW)
+def test_it_ends_in_five_lines_and_exercises(name: str) -> None:
+    titles = re.findall(r"^## (.*)$", "\n".join(cell.source for cell in read(name) if cell.kind == "markdown"), re.M)
+    assert titles[-2:] == ["In five lines", "Exercises"]
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_the_first_minute_has_the_function_to_copy_which_equals_the_package(name: str) -> None:
+    """Plain torch in a screenful, and the line after it compares it with posenc."""
+    everything = read(name)
+    begin = next(n for n, cell in enumerate(everything) if f"({name}-minute)=" in cell.source)
+    sections = (n for n, cell in enumerate(everything) if n > begin and re.search(r"^## ", cell.source, re.M))
+    minute = everything[begin : next(sections)]
+    code = [cell for cell in minute if cell.kind == "code" and not cell.tags & HIDDEN]
+    functions = [node for cell in code for node in ast.parse(cell.source).body if isinstance(node, ast.FunctionDef)]
+    assert functions, "no function to copy"
+    assert max(node.end_lineno - node.lineno + 1 for node in functions if node.end_lineno) <= FUNCTION
+    assert any("assert" in cell.source for cell in minute if cell.kind == "code")
+
+
+@pytest.mark.parametrize("name", NEW)
+def test_a_claim_has_a_source_and_a_verdict(name: str) -> None:
+    text = "\n".join(cell.source for cell in read(name) if cell.kind == "markdown")
+    for claim in re.finditer(r"^:::+\{admonition\} (Claim.*)\n:class: claim\n((?:.*\n)*?):::", text, re.M):
+        assert re.search(r"\{cite|\{doc\}|\]\(", claim[2]), f"{claim[1]}: no source"
+        assert re.search(r"\*\*.+\*\*", claim[2]), f"{claim[1]}: no verdict"
