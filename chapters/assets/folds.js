@@ -49,13 +49,13 @@
     const button = document.createElement("button");
     button.type = "button";
     button.className = "pe-unfold";
-    const title = heading.firstChild.textContent.trim();
     const name = document.createElement("span");
     name.textContent = kind;
     const long = document.createElement("span");
     long.textContent = `${minutes(body)} min`;
     button.append(name, long);
-    button.setAttribute("aria-label", `${kind}, ${long.textContent}: ${title}`);
+    heading.id ||= `${section.id}-heading`;
+    button.setAttribute("aria-describedby", heading.id);
     button.setAttribute("aria-controls", body.id);
     lead.after(button, body);
     const made = { button, body };
