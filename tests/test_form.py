@@ -130,5 +130,5 @@ def test_the_first_minute_has_the_function_to_copy_which_equals_the_package(name
 def test_a_claim_has_a_source_and_a_verdict(name: str) -> None:
     text = "\n".join(cell.source for cell in read(name) if cell.kind == "markdown")
     for claim in re.finditer(r"^:::+\{admonition\} (Claim.*)\n:class: claim\n((?:.*\n)*?):::", text, re.M):
-        assert re.search(r"\{cite|\{doc\}|\]\(", claim[2]), f"{claim[1]}: no source"
+        assert re.search(r"\{cite|\{doc\}|\{ref\}|\]\(", claim[2]), f"{claim[1]}: no source"
         assert re.search(r"\*\*.+\*\*", claim[2]), f"{claim[1]}: no verdict"
