@@ -25,6 +25,6 @@ WISHES: dict[str, tuple[str, Callable[[Probe], Measurement]]] = {
     "cacheable": ("Decoding with a cache changes nothing.", cacheable),
     "unlimited": ("It runs at any position.", unlimited),
     "ordered": ("Order is seen without a mask.", ordered),
-    "fused": ("A fused kernel serves it.", fused),
+    "fused": ("An interface to fused kernels accepts it.", fused),
 }
 """From the name of a property to the wish in words and the function that measures it."""
