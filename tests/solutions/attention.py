@@ -1,43 +1,6 @@
-import math
-
 import torch
 
 from posenc import Encoding, KVCache
-
-
-def masked_softmax(s, mask):
-    low = torch.finfo(s.dtype).min
-    s = s.masked_fill(~mask, low)
-    e = (s - s.amax(-1, keepdim=True)).exp() * mask
-    return e / e.sum(-1, keepdim=True).clamp(min=torch.finfo(s.dtype).tiny)
-
-
-def as_it_is_written(s, mask):
-    e = s.exp() * mask
-    return e / e.sum(-1, keepdim=True)
-
-
-def largest_of_all(s, mask):
-    e = (s - s.amax(-1, keepdim=True)).exp() * mask
-    return e / e.sum(-1, keepdim=True).clamp(min=1e-30)
-
-
-def masked_fill(s, mask):
-    return s.masked_fill(~mask, -torch.inf).softmax(-1)
-
-
-def zeroed_afterwards(s, mask):
-    return s.softmax(-1) * mask
-
-
-def to_base_two(s, mask):
-    return masked_softmax(s * math.log(2), mask)
-
-
-def hidden_afterwards(s, mask):
-    largest = s.masked_fill(~mask, torch.finfo(s.dtype).min).amax(-1, keepdim=True)
-    e = torch.where(mask, (s - largest).exp(), 0.0)
-    return e / e.sum(-1, keepdim=True).clamp(min=torch.finfo(s.dtype).tiny)
 
 
 class Window(Encoding):
@@ -84,16 +47,8 @@ class Rescaled(Window):
         return lambda s, b, h, i, j: s.masked_fill(qpos[b, i] - kpos[b, j] >= self.width, -torch.inf)
 
 
-SOLUTIONS = {"attention_softmax": masked_softmax, "attention_window": Window}
+SOLUTIONS = {"attention_window": Window}
 WRONG = {
-    "attention_softmax": [
-        (as_it_is_written, "large logits"),
-        (largest_of_all, "large logits"),
-        (masked_fill, "everything is forbidden"),
-        (zeroed_afterwards, "the others share 1"),
-        (to_base_two, "the odds of two"),
-        (hidden_afterwards, "gradients"),
-    ],
     "attention_window": [
         (NoDoor, "more positions back"),
         (OneMore, "more positions back"),
