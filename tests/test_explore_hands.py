@@ -349,8 +349,11 @@ def test_a_formula_is_smaller_where_there_is_less_room(page):
         "#explore-arrows",
         """async root => {
           const box = root.querySelector(".pe-stage .pe-formula"), found = [];
-          for (const width of ["", "300px", "160px"]) {
-            root.style.width = width;
+          const around = root.clientWidth - box.clientWidth;
+          const parts = [...box.querySelectorAll("mi, mn, mo")].map(part => part.getBoundingClientRect());
+          const natural = Math.max(...parts.map(r => r.right)) - Math.min(...parts.map(r => r.left));  // by the fonts
+          for (const share of [0, 0.85, 0.5]) {
+            root.style.width = share ? `${around + share * natural}px` : "";
             for (let i = 0; i < 3; i++) await new Promise(requestAnimationFrame);
             found.push([parseFloat(getComputedStyle(box).fontSize), box.scrollWidth - box.clientWidth]);
           }

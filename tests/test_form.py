@@ -131,3 +131,14 @@ def test_a_claim_has_a_source_and_a_verdict(name: str) -> None:
     for claim in re.finditer(r"^:::+\{admonition\} (Claim.*)\n:class: claim\n((?:.*\n)*?):::", text, re.M):
         assert re.search(r"\{cite|\{doc\}|\{ref\}|\]\(", claim[2]), f"{claim[1]}: no source"
         assert re.search(r"\*\*.+\*\*", claim[2]), f"{claim[1]}: no verdict"
+
+
+def test_the_ways_through_the_book_count_their_minutes() -> None:
+    """Each way on the first page adds up, and gives a chapter the minutes that it takes today."""
+    text = "\n\n".join(cell.source for cell in read("index") if cell.kind == "markdown")
+    ways = re.findall(r"^\*\*.*?\*\* \((\d+) min\)(.*?)(?=^\*\*|^\(|\Z)", text, re.M | re.S)
+    assert len(ways) == 3
+    for total, way in ways:
+        assert int(total) == sum(map(int, re.findall(r"\.ipynb\), (\d+) min", way)))
+    for name, said in re.findall(r"\]\((\w+)\.ipynb\), (\d+) min", text):
+        assert abs(minutes(name) - int(said)) <= 4, f"{name}: {minutes(name):.0f} min, the first page says {said}"
