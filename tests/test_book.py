@@ -457,6 +457,12 @@ def test_over_http_the_same_files_are_loaded(
     assert not opened.problems
 
 
+def test_code_has_no_elements_without_a_colour_of_their_own(book: Path) -> None:
+    page = (book / "chapters/rope.html").read_text(encoding="utf-8")
+    assert '<span class="k">def</span>' in page
+    assert not re.findall(r'<span class="[npw]">', page)
+
+
 def test_the_colours_of_the_notation_reach_the_formulas(book: Path, open_page: Open) -> None:
     opened = open_page(address(book.as_uri(), "chapters/notation"))
     for name in ("query", "key", "value", "position"):

@@ -227,6 +227,16 @@ class Citations(AuthorYearReferenceStyle):
         super().__post_init__()
 
 
+# Names, punctuation and spaces of code have the colour of the text around them: a third of a chapter's elements.
+COLOURLESS = re.compile(r'<span class="(?:n|p|w)">([^<]*)</span>')
+
+
+def plainer(app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: object) -> None:
+    """Takes the elements out of a page's code that no style tells from plain text."""
+    if "body" in context:
+        context["body"] = COLOURLESS.sub(r"\1", context["body"])
+
+
 def site(app: Sphinx) -> None:
     """Where the address of the site is known, a site map and previews for those who share a link."""
     owner, _, name = os.environ.get("GITHUB_REPOSITORY", "").partition("/")
@@ -286,5 +296,6 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("autodoc-process-docstring", bars)
     app.connect("env-before-read-docs", sources)
     app.connect("env-get-outdated", restyled)
+    app.connect("html-page-context", plainer, priority=900)
     app.connect("build-finished", finish, priority=100)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
