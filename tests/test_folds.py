@@ -138,6 +138,7 @@ def test_a_panel_in_a_fold_comes_alive_when_it_opens(book: Path, open_page: Open
     assert "pe-live" not in page.locator(f"[id='{name}']").get_attribute("class")
     page.evaluate(f"location.hash = {name!r}")
     page.wait_for_selector(f"figure.pe-live[id='{name}']", timeout=20_000)
-    widths = "id => [...document.getElementById(id).querySelectorAll('svg, canvas')].map(e => e.getBoundingClientRect().width)"
+    widths = """id => [...document.getElementById(id).querySelectorAll('svg, canvas')]
+        .map(e => e.getBoundingClientRect().width)"""
     assert max(page.evaluate(widths, name)) > 200
     assert not opened.problems
