@@ -135,12 +135,12 @@ def yarn(
 ) -> Tensor:
     """Pairs that turned often in training stay, pairs below one turn are interpolated.
 
-    A pair makes ρ = Lθ/2π turns within the trained length L. It keeps the share γ of
+    A pair makes ν = Lθ/2π turns within the trained length L. It keeps the share γ of
     its frequency, and the rest is divided by the factor: γθ + (1 - γ)θ/s.
 
-    In the paper γ rises in proportion to ρ, from 0 at beta_slow turns to 1 at
+    In the paper γ rises in proportion to ν, from 0 at beta_slow turns to 1 at
     beta_fast. In the code that the authors published, and in transformers, γ falls in
-    proportion to the index t, between the indices where ρ passes beta_fast and
+    proportion to the index t, between the indices where ν passes beta_fast and
     beta_slow. Checkpoints were trained with form="code".
 
     Queries and keys are also multiplied by `yarn_attention_factor`.
