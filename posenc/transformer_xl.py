@@ -26,20 +26,20 @@ def relative_shift(x: Tensor, keys: int | None = None) -> Tensor:
 
     Row i moves left by Lq - 1 - i. Column c of x stands for the distance Lk - 1 - c,
     and the last query stands at the last key. The result is a view: the same memory is
-    read in rows of N - 1 numbers instead of N.
+    read in rows of C - 1 numbers instead of C.
 
     Args:
-        x: (..., Lq, N). With N = Lk there are the distances from Lk - 1 down to 0, and
+        x: (..., Lq, C). With C = Lk there are the distances from Lk - 1 down to 0, and
             keys after their query get numbers of the next row, which a causal mask
-            hides. With N = Lk + Lq - 1 or more, distances go on below zero and all keys
+            hides. With C = Lk + Lq - 1 or more, distances go on below zero and all keys
             are right, as in XLNet.
-        keys: Lk. Default: N.
+        keys: Lk. Default: C.
 
     Returns:
         (..., Lq, Lk): column j stands for key j.
 
     Raises:
-        ValueError: If N is less than Lk or Lq.
+        ValueError: If C is less than Lk or Lq.
 
     Example:
         >>> relative_shift(torch.tensor([[2, 1, 0], [2, 1, 0], [2, 1, 0]])).tril()
@@ -60,16 +60,16 @@ def relative_shift(x: Tensor, keys: int | None = None) -> Tensor:
 
 
 class TransformerXL(Encoding):
-    """√d s_ij = q_i·k_j + q_i·ρ_ij + u·k_j + v·ρ_ij, where ρ_ij = W R_(i-j).
+    """√d s_ij = (q_i + u)·k_j + (q_i + v)·k_Δ, where k_Δ = W R_Δ and Δ = i - j.
 
     Content meets content, and content meets a distance. u prefers some contents and v
-    some distances, whatever the query is. R_(i-j), (D,), is the sinusoid of a distance,
+    some distances, whatever the query is. R_Δ, (D,), is the sinusoid of a distance,
     with all sines first, as in the authors' code. W projects it to the d channels of
     each head, and the keys k_j = W_(k,E) x_j are the model's own. u enters with the
-    query, as (q + u)·k, and the bias is (q + v)·ρ/√d.
+    query, as (q + u)·k, and the bias is (q + v)·k_Δ/√d.
 
     The paper multiplies (q + v) W with the sinusoids of all distances and shifts the
-    rows (`relative_shift`). Here the query rotates instead: R_(i-j) is R_(-j), rotated
+    rows (`relative_shift`). Here the query rotates instead: R_Δ is R_(-j), rotated
     by i. So (q + v) W is rotated by i and meets R_(-j), and positions may be any
     numbers, in any order. Keys and values hold no position, so a cached step needs only
     the row of its query.

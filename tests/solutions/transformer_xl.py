@@ -31,8 +31,8 @@ def step_bias(q, weight, v, distances):
 
 
 def table_first(q, weight, v, distances):
-    rho = sinusoidal(distances, weight.shape[1], layout="half") @ weight.T
-    return rho @ (q + v) / q.shape[0] ** 0.5
+    k_delta = sinusoidal(distances, weight.shape[1], layout="half") @ weight.T
+    return k_delta @ (q + v) / q.shape[0] ** 0.5
 
 
 def interleaved(q, weight, v, distances):
