@@ -36,7 +36,7 @@ def distance_weight(R: Tensor, w: float | Tensor, v: float | Tensor) -> Tensor:
         tensor([1.0000, 0.7551, 0.0134])
 
     References:
-        Wu et al. (2021), section 3.
+        Wu et al. (2021), as others report it.
     """
     if not isinstance(v, Tensor):
         wide = torch.promote_types(R.dtype, torch.float32)
@@ -75,7 +75,7 @@ class DistanceAware(Encoding):
         torch.Size([1, 8, 5, 64])
 
     References:
-        Wu et al. (2021), section 3.
+        Wu et al. (2021), as others report it.
     """
 
     def __init__(
