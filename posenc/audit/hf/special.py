@@ -1,0 +1,88 @@
+"""The few architectures that rules by name do not reach, and what they need.
+
+`default` are keywords without which the class of the configuration cannot be made; `small` are sizes and lists that
+hang together in a way no rule can know; `switch` is the only shape to try.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Special:
+    """What one architecture needs besides the rules."""
+
+    why: str
+    small: dict[str, Any] = field(default_factory=dict)
+    default: dict[str, Any] = field(default_factory=dict)
+    switch: dict[str, Any] | None = None
+
+
+_SECTIONS = {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [4, 2, 2]}
+_INDEX = {
+    "indexer_n_heads": 4, "indexer_kv_heads": 1, "indexer_head_dim": 16, "indexer_budget": 16,
+    "indexer_compress_ratio": 4, "ngram_vocab_size_base": 99,
+}  # fmt: skip
+_FOUR = ["linear_attention", "hybrid", "linear_attention", "hybrid"]
+
+SPECIAL = {
+    "bamba": Special("names the layers with attention by number", {"attn_layer_indices": [1]}),
+    "cohere_compass_text": Special(
+        "has no rotary parameters by default",
+        default={"rope_parameters": {"full_attention": _SECTIONS, "sliding_attention": _SECTIONS}},
+    ),
+    "dbrx": Special(
+        "cannot be made by default: rope_theta of the attention has no value",
+        {"attn_config": {"kv_n_heads": 2}},
+        default={"attn_config": {"rope_theta": 500000.0, "kv_n_heads": 2, "clip_qkv": 8.0}},
+    ),
+    "granitemoehybrid": Special(
+        "has no layer with attention by default",
+        default={"layer_types": ["mamba", "attention"] * 16},
+    ),
+    "lfm2_moe": Special(
+        "has no list of kinds by default", default={"layer_types": ["conv", "full_attention"] * 16}
+    ),
+    "mamba2": Special("has heads of a state under the name of attention's", {"num_heads": 8}),
+    "qwen4_exp": Special("has an index whose sizes hang together", {"text_config": _INDEX}),
+    "qwen4_exp_text": Special("has an index whose sizes hang together", _INDEX),
+    "reformer": Special(
+        "has a table in two factors, and chunks",
+        {
+            "axial_pos_embds_dim": (32, 32), "axial_pos_shape": (16, 16), "attn_layers": ["local", "local"],
+            "num_hidden_layers": 2, "local_attn_chunk_length": 8, "lsh_attn_chunk_length": 8,
+        },
+    ),
+    "xlstm": Special("has a state whose width follows from factors",
+                     {"num_heads": 4, "qk_dim_factor": 1.0, "v_dim_factor": 1.0, "chunk_size": 16}),
+    "xmod": Special("answers only in a language that was chosen", {"default_language": "en_XX"}),
+    "zamba": Special(
+        "shares one block of attention among layers, at twice the width",
+        {
+            "attn_layer_period": 2, "attn_layer_offset": 1, "attention_hidden_size": 128, "attention_head_dim": 32,
+            "num_hidden_layers": 4, "layers_block_type": _FOUR, "num_attention_heads": 4, "num_key_value_heads": 4,
+        },
+        switch={"lists": False},
+    ),
+    "zamba2": Special(
+        "shares one block of attention among layers, at twice the width",
+        {
+            "n_mamba_heads": 8, "mamba_headdim": 16, "mamba_expand": 2, "mamba_ngroups": 1, "num_key_value_heads": 4,
+            "attention_hidden_size": 128, "attention_head_dim": 32,
+        },
+    ),
+    "zaya": Special("its router knows one expert for each token", {"num_experts_per_tok": 1}),
+}  # fmt: skip
+
+# What an audit of a text model cannot ask, and why
+NOT_ASKED = {
+    "blt": "reads bytes in patches, and its configuration has no number of layers for a cache",
+    "dots3_note": "its parts for images and text must agree in width",
+    "gemma3n": "its part for images needs the library timm",
+    "gemma4_assistant": "a draft model, without keys of its own",
+    "gemma4_unified_assistant": "a draft model, without keys of its own",
+    "musicgen": "streams of sound",
+    "musicgen_melody": "streams of sound",
+}
