@@ -16,6 +16,10 @@ ALL = PLAIN + GROUPED + PARTLY
 WIDTH = 10
 
 
+BY_HEAD = ((1, 8, 8), (2, 8, 8), (3, 16, 16))
+BY_HEAD_PARTLY = ((2, 16, 8), (3, 24, 6))
+
+
 def _weight(heads: int, kv_heads: int, head_dim: int) -> Tensor:
     return draw((heads + 2 * kv_heads) * head_dim, WIDTH, seed=head_dim + heads)
 
@@ -83,7 +87,39 @@ def _untouched(fused: Attempt) -> None:
     expect(torch.equal(weight, before), f"{fused.last} changes the weight that it was given")
 
 
+def _by_head(by_head: Attempt, sizes: tuple[int, int, int]) -> tuple[Tensor, Tensor]:
+    """A matrix in the order of GPT-NeoX, and what becomes of it, both as (heads, 3, head_dim, WIDTH)."""
+    heads, head_dim, _ = sizes
+    weight = _weight(heads, heads, head_dim)
+    found = by_head.tensor(weight.clone(), *sizes, shape=weight.shape)
+    return weight.unflatten(0, (heads, 3, head_dim)), found.unflatten(0, (heads, 3, head_dim))
+
+
+def _by_head_values(by_head: Attempt) -> None:
+    for sizes in BY_HEAD + BY_HEAD_PARTLY:
+        weight, found = _by_head(by_head, sizes)
+        for head in range(sizes[0]):
+            changed = int((found[head, 2] != weight[head, 2]).any(-1).sum())
+            expect(changed == 0, f"{by_head.last}: {changed} rows of the values of head {head} are not what they were")
+
+
+def _by_head_equal(by_head: Attempt, cases: tuple[tuple[int, int, int], ...]) -> None:
+    for heads, head_dim, rotary_dim in cases:
+        weight, found = _by_head(by_head, (heads, head_dim, rotary_dim))
+        blocks = [x.transpose(0, 1).flatten(0, 2) for x in (weight, found)]
+        sizes = heads, heads, head_dim, rotary_dim
+        right, got = _scores(blocks[0], *sizes, layout="interleaved"), _scores(blocks[1], *sizes, layout="half")
+        off = (got - right).abs().amax((1, 2))
+        worst = int(off.argmax())
+        expect(close(got, right), f"{by_head.last}: a score of head {worst} is off by {off[worst]:.2g}")
+
+
 EXERCISES = {
+    "layouts_by_head": [
+        ("rows of values stay where they are", _by_head_values),
+        ("scores in the half layout are what they were", lambda by_head: _by_head_equal(by_head, BY_HEAD)),
+        ("and if only a part of each head turns", lambda by_head: _by_head_equal(by_head, BY_HEAD_PARTLY)),
+    ],
     "layouts_fused": [
         ("every row of the weight is there once", _rows),
         ("rows of values stay where they are", _values),

@@ -48,8 +48,34 @@ def in_place(weight, heads, kv_heads, head_dim, rotary_dim):
     return weight
 
 
-SOLUTIONS = {"layouts_fused": fused}
+def by_head(weight, heads, head_dim, rotary_dim):
+    parts = weight.view(heads, 3, head_dim, -1).clone()
+    parts[:, :2, :rotary_dim] = torch.cat([parts[:, :2, 0:rotary_dim:2], parts[:, :2, 1:rotary_dim:2]], 2)
+    return parts.flatten(0, 2)
+
+
+def as_blocks(weight, heads, head_dim, rotary_dim):
+    """All queries, all keys, all values, as in the exercise before."""
+    return fused(weight, heads, heads, head_dim, rotary_dim)
+
+
+def by_head_queries_only(weight, heads, head_dim, rotary_dim):
+    parts = weight.view(heads, 3, head_dim, -1).clone()
+    parts[:, :1] = by_head(weight, heads, head_dim, rotary_dim).view_as(parts)[:, :1]
+    return parts.flatten(0, 2)
+
+
+def by_head_whole(weight, heads, head_dim, rotary_dim):
+    return by_head(weight, heads, head_dim, head_dim)
+
+
+SOLUTIONS = {"layouts_fused": fused, "layouts_by_head": by_head}
 WRONG = {
+    "layouts_by_head": [
+        (as_blocks, "rows of values"),
+        (by_head_queries_only, "scores in the half layout"),
+        (by_head_whole, "only a part of each head"),
+    ],
     "layouts_fused": [
         (values_too, "rows of values"),
         (the_other_way, "as many heads of keys as of queries"),
