@@ -35,10 +35,10 @@ def test_rope_interleave_of_deepseek_reads_weights_of_neighbours() -> None:
     from transformers import DeepseekV3Config, DeepseekV3ForCausalLM
 
     sizes = dict(
-        vocab_size=50, hidden_size=32, num_hidden_layers=1, num_attention_heads=2, num_key_value_heads=2, q_lora_rank=12,
-        kv_lora_rank=24, qk_nope_head_dim=16, qk_rope_head_dim=8, v_head_dim=8, first_k_dense_replace=1,
-        intermediate_size=32, moe_intermediate_size=32, n_routed_experts=4, num_experts_per_tok=2, n_group=1, topk_group=1,
-        max_position_embeddings=64,
+        vocab_size=50, hidden_size=32, num_hidden_layers=1, num_attention_heads=2, num_key_value_heads=2,
+        q_lora_rank=12, kv_lora_rank=24, qk_nope_head_dim=16, qk_rope_head_dim=8, v_head_dim=8, first_k_dense_replace=1,
+        intermediate_size=32, moe_intermediate_size=32, n_routed_experts=4, num_experts_per_tok=2,
+        n_group=1, topk_group=1, max_position_embeddings=64,
     )  # fmt: skip
     torch.manual_seed(0)
     default = DeepseekV3ForCausalLM(DeepseekV3Config(**sizes)).double().eval().requires_grad_(False)
