@@ -1,0 +1,76 @@
+"""The tests, each a function of a `Probe` that returns a number or a `Found`; what it means is said in `causes`."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from posenc.audit.adapter import Refused, first_line
+from posenc.audit.probe import Measurement, Probe, Slow
+
+PARTS = ("repeat", "sight", "place", "padding", "cache", "generation", "packing")  # in the order of the report
+
+
+@dataclass(frozen=True)
+class Found:
+    """A number with what the verdict may need besides."""
+
+    off: float | None
+    note: str = ""
+    details: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class Check:
+    """One test."""
+
+    name: str
+    question: str
+    run: Callable[[Probe], float | Found]
+    more: bool = False
+    """Whether it runs only if it is asked for."""
+    partner: bool = False
+    """Whether it has no row in the report, and only decides what another test means."""
+
+
+CHECKS: dict[str, Check] = {}
+"""All tests by name, in the order of the report; partners are among them."""
+
+
+def check(
+    question: str, *, more: bool = False, partner: bool = False
+) -> Callable[[Callable[[Probe], float | Found]], Callable[[Probe], float | Found]]:
+    """Registers a test under its function's name.
+
+    Args:
+        question: what it asks, in words; the row's title in a report.
+        more: whether it runs only if it is asked for.
+        partner: whether it only decides what another test means, and has no row.
+    """
+
+    def register(run: Callable[[Probe], float | Found]) -> Callable[[Probe], float | Found]:
+        name = run.__name__.rstrip("_")
+        CHECKS[name] = Check(name, question, run, more, partner)
+        return run
+
+    return register
+
+
+def measure(name: str, probe: Probe) -> Measurement:
+    """Runs one test; whatever it raises ends up in the measurement."""
+    try:
+        found = CHECKS[name].run(probe)
+    except (Refused, Slow, NotImplementedError) as no:
+        return Measurement(name, None, first_line(no) or type(no).__name__)
+    except Exception as error:  # a model may raise anything
+        return Measurement(name, None, f"{type(error).__name__}: {first_line(error)}", raised=True)
+    found = found if isinstance(found, Found) else Found(found)
+    return Measurement(name, found.off, None, found.note, details=found.details or {})
+
+
+for _part in PARTS:
+    if importlib.util.find_spec(f"{__name__}.{_part}") is not None:
+        importlib.import_module(f"{__name__}.{_part}")

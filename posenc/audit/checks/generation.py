@@ -1,0 +1,86 @@
+"""Does generation compute what one forward pass computes: token by token, padded, with beams, with a second turn?
+
+The tokens are forced, so that logits can be compared place by place: what would have been chosen does not matter.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from posenc.audit.adapter import Refused
+from posenc.audit.checks import Found, check
+from posenc.audit.probe import Probe
+
+
+@check("generate, token by token: as in one pass?")
+def generate(p: Probe) -> float:
+    return _against_pass(p)
+
+
+@check("generate after padding on the left: the same?")
+def generate_left(p: Probe) -> float:
+    if not p.adapter.takes_mask:
+        raise Refused("takes no mask of real tokens")
+    x, mask, _ = p.left()
+    start = x.shape[1] - p.n + _start(p)
+    return _against_pass(p, x, start, mask=mask[:, :start])
+
+
+@check("generate without a cache: as in one pass?")
+def generate_nocache(p: Probe) -> float:
+    return _against_pass(p, use_cache=False)
+
+
+@check("generate with a static cache: as in one pass?")
+def static(p: Probe) -> float:
+    return _against_pass(p, static=True)
+
+
+@check("beams with a cache: those without?")
+def beams(p: Probe) -> Found:
+    """The share of sequences that differ; two prompts, so that beams of one could mix with those of the other."""
+    x = torch.cat((p.x[:, : _start(p)], p.text(_start(p), seed=5)))
+    return _differing(*(_generate(p, x, beams=3, use_cache=use)[0] for use in (True, False)))
+
+
+@check("prompt lookup: the tokens of greedy decoding?", more=True)
+def lookup(p: Probe) -> Found:
+    x = p.x[:, : p.n // 3].repeat(1, 2)  # a text that repeats, so that something is found
+    return _differing(_generate(p, x, lookup=3, new=12)[0], _generate(p, x, new=12)[0])
+
+
+@check("a second turn on the cache of the first: as in one pass?", more=True)
+def resume(p: Probe) -> float:
+    """Several new tokens at once on top of a cache, which then decodes on."""
+    step = p.able("step", "has no cache that can be given by hand")
+    first, start = p.n // 3, 7 * p.n // 12
+    p.in_time()
+    _, state = step(p.x[:, :first], None)
+    return _against_pass(p, p.x, start, past=state)
+
+
+def _start(p: Probe) -> int:
+    """How many tokens are given; the others are generated."""
+    return max(1, 5 * p.n // 12)
+
+
+def _generate(p: Probe, tokens: Tensor, forced: Tensor | None = None, **how: object) -> tuple[Tensor, Tensor | None]:
+    p.in_time()
+    return p.able("generate", "has no generate")(tokens, forced, **how)
+
+
+def _against_pass(p: Probe, x: Tensor | None = None, start: int | None = None, **how: object) -> float:
+    x = p.x if x is None else x
+    start = _start(p) if start is None else start
+    _, logits = _generate(p, x[:, :start], x[:, start:], **how)
+    if logits is None:
+        raise Refused("generate returns no logits")
+    new = x.shape[1] - start
+    return p.off(logits, p.full[:, -new - 1 : -1])
+
+
+def _differing(one: Tensor, other: Tensor) -> Found:
+    """The share of rows that are not the same."""
+    rows = (one != other).any(-1) if one.shape == other.shape else torch.ones(len(one), dtype=torch.bool)
+    return Found(float(rows.double().mean()), details={"rows": int(rows.sum()), "of": len(rows)})

@@ -1,0 +1,88 @@
+"""How does position enter: where the text lies, how far apart tokens are, what positions are by default?"""
+
+from __future__ import annotations
+
+import copy
+
+import torch
+from torch import Tensor
+
+from posenc.audit.adapter import Refused
+from posenc.audit.checks import Found, check
+from posenc.audit.probe import ENDS, Probe
+
+FAR = 32768
+
+
+@check("the same token everywhere: do logits differ between places?")
+def constant(p: Probe) -> float:
+    x = torch.full((1, p.n // 2), (p.low + p.adapter.vocabulary) // 2, device=p.device)
+    out = p.logits(x)
+    return p.off(out[:, 1:], out[:, :1].expand_as(out[:, 1:]))
+
+
+@check("positions 0, 1, 2, … given: as by default?")
+def arange(p: Probe) -> float:
+    return p.off(p.logits(p.x, p.pos), p.full)
+
+
+@check("positions counted from another number", partner=True)
+def arange_from(p: Probe) -> Found:
+    sizes = {first: p.off(p.logits(p.x, p.pos + first), p.full) for first in (1, 2, 3)}
+    first = min(sizes, key=lambda n: sizes[n] if sizes[n] == sizes[n] else float("inf"))
+    return Found(sizes[first], details={"first": first})
+
+
+@check("all positions move by 50: the same logits?")
+def shift(p: Probe) -> Found:
+    """By less where the model has fewer positions."""
+    problem: Exception | None = None
+    for by in (50, 20, 7, 3, 1):
+        try:
+            return Found(p.off(p.logits(p.x, p.pos + by), p.full), details={"by": by})
+        except ENDS as error:
+            problem = error
+    raise Refused(f"has no positions beyond {p.n}") from problem
+
+
+@check("all positions move by 1 and by 1000", partner=True)
+def shift_far(p: Probe) -> Found:
+    near = p.off(p.logits(p.x, p.pos + 1), p.full)
+    return Found(p.off(p.logits(p.x, p.pos + 1000), p.full), details={"near": near})
+
+
+@check("tokens lie three times as far apart: do logits see it?")
+def stretch(p: Probe) -> float:
+    """With a mask where there is one: without, some models read a jump of positions as another document."""
+    mask = torch.ones_like(p.x) if p.adapter.takes_mask else None
+    problem: Exception | None = None
+    for times in (3, 2):
+        for n in (p.n, p.n // 2, p.n // 3):
+            try:
+                part = None if mask is None else mask[:, :n]
+                return p.off(p.logits(p.x[:, :n], p.pos[:, :n] * times, part), p.full[:, :n])
+            except ENDS as error:
+                problem = error
+    raise Refused(f"has no positions beyond {p.n}") from problem
+
+
+@check("far out in bfloat16: no worse than near?", more=True)
+def far(p: Probe) -> Found:
+    """How far logits move under a shift of 32768, over how far bfloat16 is from float32 without one."""
+    if p.adapter.module is None:
+        raise Refused("is a function, and its weights cannot be rounded")
+    if not p.adapter.takes_positions:
+        raise Refused("takes no positions")
+    rounded, exact = copy.deepcopy(p.adapter), copy.deepcopy(p.adapter)
+    for adapter, dtype in ((exact, torch.float32), (rounded, torch.bfloat16)):
+        assert adapter.module is not None
+        adapter.module.to(dtype)
+    want = exact.logits(p.x)
+    near, there = rounded.logits(p.x), rounded.logits(p.x, p.pos + FAR)
+    wanted = exact.logits(p.x, p.pos + FAR)
+    noise, moved, exactly = _rms(near - want), _rms(there - near), _rms(wanted - want)
+    return Found(moved, details={"noise": noise, "exactly": exactly, "unit": _rms(want)})
+
+
+def _rms(x: Tensor) -> float:
+    return float(x.double().square().mean().sqrt())

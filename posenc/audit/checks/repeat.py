@@ -1,0 +1,57 @@
+"""Is the answer the same again: a second time, beside other texts, after a long one?"""
+
+from __future__ import annotations
+
+import torch
+
+from posenc.audit.adapter import Refused
+from posenc.audit.checks import Found, check
+from posenc.audit.probe import Probe
+
+
+@check("the same text twice: the same logits?")
+def again(p: Probe) -> Found:
+    first, second = p.logits(p.x), p.logits(p.x)
+    return Found(p.off(second, first), details={"finite": float(first.isfinite().double().mean())})
+
+
+@check("again, with the same random seed", partner=True)
+def again_seeded(p: Probe) -> float:
+    outs = []
+    for _ in range(2):
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            outs.append(p.logits(p.x))
+    return p.off(outs[1], outs[0])
+
+
+@check("beside two other texts in a batch: the same logits?")
+def neighbours(p: Probe) -> float:
+    return _beside(p, 1)
+
+
+@check("beside two other texts, in the first row", partner=True)
+def neighbours_first(p: Probe) -> float:
+    return _beside(p, 0)
+
+
+@check("beside two copies of itself", partner=True)
+def neighbours_copies(p: Probe) -> float:
+    return p.off(p.logits(p.x.expand(3, -1).clone())[1:2], p.full)
+
+
+@check("after a long text: the same logits?")
+def fresh(p: Probe) -> float:
+    if p.room <= p.n:
+        raise Refused(f"a text longer than {p.n} tokens raises")
+    p.logits(p.text(p.room, seed=2))
+    after = p.logits(p.x)
+    size = p.off(after, p.full)
+    p.full = after  # what follows is compared with the model as it is now
+    return size
+
+
+def _beside(p: Probe, row: int) -> float:
+    texts = [p.text(p.n, seed=3), p.text(p.n, seed=4)]
+    texts.insert(row, p.x)
+    return p.off(p.logits(torch.cat(texts))[row : row + 1], p.full)

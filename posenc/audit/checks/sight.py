@@ -1,0 +1,97 @@
+"""What does a token see: nothing ahead, the order of the past, how far back?"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from posenc.audit.adapter import Refused
+from posenc.audit.checks import Found, check
+from posenc.audit.probe import Probe
+
+
+@check("a later token changes: earlier logits stay?")
+def future(p: Probe) -> Found:
+    """Tokens change at several places: a change near the end alone has missed a model that sees ahead."""
+    worst, ahead = 0.0, []
+    for at in _places(p.n):
+        changed = p.x.clone()
+        changed[:, at] = p.other(p.x)
+        out = p.logits(changed)
+        size = p.off(out[:, :at], p.full[:, :at])
+        worst = size if size != size else max(worst, size)
+        moved = per_place(out, p.full)[:at] > p.tolerance
+        ahead.append((at, int(moved.sum()), at - int(moved.nonzero()[0]) if moved.any() else 0))
+    return Found(worst, details={"ahead": ahead})
+
+
+@check("the text is cut off: the rest stays?")
+def prefix(p: Probe) -> float:
+    n = p.n // 2 - 1
+    return p.off(p.logits(p.x[:, :n]), p.full[:, :n])
+
+
+@check("two earlier tokens change places: does the last logit see it?")
+def order(p: Probe) -> float:
+    p.other(p.x)
+    swapped, (a, b) = p.x.clone(), (p.n // 8, 3 * p.n // 8)
+    swapped[:, [a, b]] = swapped[:, [b, a]]
+    return p.off(p.logits(swapped)[:, -1], p.full[:, -1])
+
+
+@check("how far does the first token act?")
+def reach(p: Probe) -> Found:
+    x = p.text(p.room, seed=9)
+    changed = x.clone()
+    changed[:, 0] = p.other(x)
+    moved = per_place(p.logits(changed), p.logits(x)) > (1e-9 if p.full.dtype == torch.float64 else 1e-5)
+    far = int(moved.nonzero().max()) if moved.any() else -1
+    return Found(None, details={"far": far, "room": p.room})
+
+
+@check("does the loss of the last token reach the tokens before it?", more=True)
+def gradient(p: Probe) -> Found:
+    """The smallest gradient of eight places before the last, where changing the token changes the last logits."""
+    embedding = _embedding(p)
+    kept: list[Tensor] = []
+
+    def hook(module: nn.Module, args: object, out: Tensor) -> Tensor:
+        kept.append(out.detach().requires_grad_())
+        return kept[-1]
+
+    handle = embedding.register_forward_hook(hook)
+    try:
+        with torch.enable_grad():
+            p.logits(p.x)[:, -1].square().sum().backward()
+    finally:
+        handle.remove()
+    grad = kept[0].grad if kept else None
+    size = torch.zeros(p.n) if grad is None else grad.reshape(p.n, -1).norm(dim=-1).cpu()
+    finite = bool(size.isfinite().all())
+    lost: list[int] = []
+    unseen: list[int] = []
+    for at in range(max(0, p.n - 8), p.n):
+        if size[at] > 0:
+            continue
+        changed = p.x.clone()
+        changed[:, at] = p.other(p.x)
+        (lost if p.off(p.logits(changed)[:, -1], p.full[:, -1]) > p.tolerance else unseen).append(at)
+    return Found(float(len(lost)) if finite else float("nan"), details={"lost": lost, "unseen": unseen})
+
+
+def per_place(out: Tensor, reference: Tensor) -> Tensor:
+    """The largest change at each place, over the root mean square of the reference: (L,)."""
+    a, b = out.detach().double().cpu(), reference.detach().double().cpu()
+    return (a - b).abs().amax((0, 2)) / b.square().mean().sqrt().clamp(min=1e-12)
+
+
+def _places(n: int) -> list[int]:
+    return sorted({max(1, n // 8), max(1, 3 * n // 8), max(1, n - 3)})
+
+
+def _embedding(p: Probe) -> nn.Embedding:
+    modules = [] if p.adapter.module is None else list(p.adapter.module.modules())
+    tables = [m for m in modules if isinstance(m, nn.Embedding) and m.num_embeddings >= p.adapter.vocabulary]
+    if not tables:
+        raise Refused("has no embedding whose gradient could be looked at")
+    return min(tables, key=lambda m: m.num_embeddings)

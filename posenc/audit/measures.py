@@ -1,0 +1,135 @@
+"""What has been measured: each test runs when its number is first asked for, by a row of the report or as a partner."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import io
+import re
+import time
+import warnings
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+
+from posenc.audit.adapter import Adapter
+from posenc.audit.checks import measure
+from posenc.audit.probe import Measurement, Probe
+
+DTYPE = re.compile(r"dtype|[Dd]ouble|same type|Half|[Ff]loat|not implemented for")
+
+
+@contextlib.contextmanager
+def quiet(said: io.StringIO) -> Iterator[None]:
+    """No gradients, no warnings, nothing printed but into `said`, and the random state as before."""
+    with (
+        contextlib.redirect_stdout(said), contextlib.redirect_stderr(io.StringIO()), warnings.catch_warnings(),
+        torch.random.fork_rng(devices=[]), torch.no_grad(),
+    ):  # fmt: skip
+        warnings.simplefilter("ignore")
+        yield
+
+
+class Measures:
+    """Measurements by name, each taken once.
+
+    Args:
+        probe: the model and its text.
+        expects: "relative", "absolute" or "none", where somebody says what positions should do.
+        window: how many tokens each layer sees, where somebody says so for all of them.
+    """
+
+    def __init__(self, probe: Probe, *, expects: str | None = None, window: int | None = None) -> None:
+        self.probe, self.expects, self.window = probe, expects, window
+        self.tolerance = probe.tolerance
+        self._said = io.StringIO()
+        self.in_single: list[str] = []
+        """Tests that ran in float32, since float64 does not run or is not finite there."""
+        self._single: Probe | None = None
+        self._variants: Mapping[str, Adapter] | None = None
+        self._known: dict[str, Measurement] = {}
+
+    def __getitem__(self, name: str) -> Measurement:
+        if name not in self._known:
+            self._known[name] = self._measured(name)
+        return self._known[name]
+
+    def size(self, name: str) -> float | None:
+        """How far it is off; None where there is no number."""
+        return self[name].off
+
+    def ok(self, name: str) -> bool:
+        """Whether there is a number, and it is rounding."""
+        off = self[name].off
+        return off is not None and off <= self.tolerance
+
+    def bad(self, name: str) -> bool:
+        """Whether there is a number, and it is not rounding; NaN is not."""
+        off = self[name].off
+        return off is not None and not off <= self.tolerance
+
+    def knows(self, attribute: str) -> bool | None:
+        """What the adapter says of the model: `causal`, `recurrent`, `packs`; None if it does not say."""
+        said = getattr(self.probe.adapter, attribute, None)
+        return None if said is None else bool(said)
+
+    @property
+    def printed(self) -> int:
+        """How many lines the model has printed."""
+        return self._said.getvalue().count("\n")
+
+    def healed(self, name: str) -> str:
+        """The first of the adapter's variants under which a test passes, in words; "" if there is none."""
+        if self._variants is None:
+            make = getattr(self.probe.adapter, "variants", None)
+            try:
+                self._variants = make() if make is not None else {}
+            except Exception:  # a partner that cannot be made decides nothing
+                self._variants = {}
+        for words, adapter in self._variants.items():
+            try:
+                with quiet(self._said):
+                    probe = Probe(adapter, **self._same())
+                    found = measure(name, self._timed(probe))
+            except Exception:
+                continue
+            if found.off is not None and found.off <= self.tolerance:
+                return words
+        return ""
+
+    def _measured(self, name: str) -> Measurement:
+        with quiet(self._said):
+            if name not in ("again", "again_seeded", "fresh") and "fresh" in self._known and self.bad("fresh"):
+                self.probe.refresh()
+            found = measure(name, self._timed(self.probe))
+            odd = (found.off is not None and found.off != found.off) or (
+                found.raised and DTYPE.search(str(found.refused))
+            )
+            if odd and self.probe.full.dtype == torch.float64 and (single := self._in_single()) is not None:
+                again = measure(name, self._timed(single))
+                if not again.raised or again.off is not None:
+                    self.in_single.append(name)
+                    found = again
+        return found
+
+    def _in_single(self) -> Probe | None:
+        """The same model in float32."""
+        if self._single is None and self.probe.adapter.module is not None:
+            try:
+                adapter = copy.deepcopy(self.probe.adapter)
+                assert adapter.module is not None
+                adapter.module.float()
+                self._single = Probe(adapter, **self._same())
+                self._single.reference, self._single.angles = self.probe.reference, self.probe.angles
+            except Exception:  # then float64 has to do
+                return None
+        return self._single
+
+    def _same(self) -> dict[str, Any]:
+        p = self.probe
+        return {"tokens": p.n, "seed": p.seed, "tolerance": p.tolerance, "seconds": p.seconds}
+
+    def _timed(self, probe: Probe) -> Probe:
+        probe.deadline = time.monotonic() + probe.seconds
+        return probe

@@ -1,0 +1,183 @@
+"""What all tests share: texts, the logits to compare with, the unit in which changes are told, the limit of time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from posenc.audit.adapter import Adapter, Refused, Unfit, device_of, found
+
+PADS = 5
+
+
+class Slow(Exception):
+    """A test took longer than it may."""
+
+
+ENDS = (IndexError, RuntimeError, ValueError)
+"""What models raise at positions for which they have no row."""
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """What a test measured, before anybody says what it means."""
+
+    name: str
+    off: float | None
+    """The largest change over the reference's root mean square; None where there is none."""
+    refused: str | None = None
+    """Why there is no number: "takes no positions", or "IndexError: …"."""
+    note: str = ""
+    raised: bool = False
+    """Whether `refused` is an exception of the model, and no refusal."""
+    details: dict[str, Any] = field(default_factory=dict)
+    """What the verdict may need besides."""
+
+
+class Probe:
+    """A model and the text that it is asked about.
+
+    Args:
+        adapter: the model.
+        tokens: length of the text (24).
+        seed: of the texts (0).
+        tolerance: changes below it, over the root mean square of the reference, are rounding (1e-3).
+        seconds: how long one test may take (8.0); looked at between calls of the model.
+    """
+
+    def __init__(
+        self, adapter: Adapter, *, tokens: int = 24, seed: int = 0, tolerance: float = 1e-3, seconds: float = 8.0
+    ) -> None:
+        self.adapter, self.n, self.seed, self.tolerance, self.seconds = adapter, tokens, seed, tolerance, seconds
+        self.device = device_of(adapter.module)
+        self.deadline = float("inf")
+        self.low = min(10, adapter.vocabulary // 8)  # the first tokens often have a meaning: padding, end of text
+        self._room: int | None = None
+        self.reference: Adapter | None = None
+        """A model that should give the same."""
+        self.angles: list[float] | None = None
+        """The angle by which each pair of channels should turn from one position to the next."""
+        self.x = self.text(tokens)
+        self.pos = self.count(tokens)
+        self.full = self.logits(self.x)
+
+    # ---- calls of the model ------------------------------------------------------------------------------------------
+
+    def logits(self, tokens: Tensor, positions: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
+        """Logits (B, L, V); raises Unfit if they have another shape, and Slow after the deadline."""
+        self.in_time()
+        out = found(self.adapter.logits(tokens, positions, mask))
+        if out.shape[:2] != tokens.shape:
+            raise Unfit(_wrong(tokens, out))
+        return out
+
+    def run(
+        self, sizes: Sequence[int], positions: Tensor | None = None, mask: Tensor | None = None,
+        tokens: Tensor | None = None, state: Any = None,
+    ) -> tuple[Tensor, Any]:  # fmt: skip
+        """Logits of a text that goes through the cache in parts of these sizes, and the last state."""
+        step = self.able("step", "has no cache that can be given by hand")
+        tokens = self.x if tokens is None else tokens
+        outs, done = [], 0
+        for size in sizes:
+            self.in_time()
+            part = slice(done, done + size)
+            done += size
+            out, state = step(
+                tokens[:, part], state, None if positions is None else positions[:, part],
+                None if mask is None else mask[:, : mask.shape[1] - tokens.shape[1] + done],
+            )  # fmt: skip
+            if out.shape[:2] != (len(tokens), size):
+                raise Unfit(_wrong(tokens[:, part], out))
+            outs.append(out)
+        return torch.cat(outs, 1), state
+
+    def able(self, name: str, otherwise: str) -> Any:
+        """A method that an adapter may have; raises Refused where it has none."""
+        method = getattr(self.adapter, name, None)
+        if method is None:
+            raise Refused(otherwise)
+        return method
+
+    def in_time(self) -> None:
+        if time.monotonic() > self.deadline:
+            raise Slow(f"stopped after {self.seconds:g} s")
+
+    def refresh(self) -> None:
+        """Takes the reference anew, for a model that is not as it was."""
+        self.full = self.logits(self.x)
+
+    # ---- texts -------------------------------------------------------------------------------------------------------
+
+    def text(self, n: int, batch: int = 1, seed: int = 0) -> Tensor:
+        """Random tokens (batch, n), all different where the vocabulary allows: equal ones tie in selections of keys."""
+        g = torch.Generator().manual_seed(1000 * self.seed + seed)
+        low, high = self.low, self.adapter.vocabulary
+        if n > high - low:
+            rows = torch.randint(low, max(high, low + 1), (batch, n), generator=g)
+        else:
+            rows = torch.stack([low + torch.randperm(high - low, generator=g)[:n] for _ in range(batch)])
+        return rows.to(self.device)
+
+    def other(self, tokens: Tensor) -> int:
+        """A token that is not in the text, or is at least not its first one; raises Refused where there is one only."""
+        if self.adapter.vocabulary < 2:
+            raise Refused("the vocabulary has one token, and this takes two")
+        there = set(tokens.flatten().tolist())
+        free = [t for t in range(self.adapter.vocabulary - 1, -1, -1) if t not in there]
+        return free[0] if free else (int(tokens[0, 0]) + 1) % self.adapter.vocabulary
+
+    def count(self, n: int) -> Tensor:
+        """Positions 0 to n - 1, (1, n)."""
+        return torch.arange(n, device=self.device)[None]
+
+    def left(self, pads: int = PADS) -> tuple[Tensor, Tensor, Tensor]:
+        """The text after padding, with mask, and the positions that count real tokens."""
+        x = torch.cat((torch.zeros_like(self.x[:, :1]).expand(-1, pads), self.x), 1)
+        mask = torch.ones_like(x)
+        mask[:, :pads] = 0
+        return x, mask, (mask.cumsum(-1) - 1).clamp(min=0)
+
+    @property
+    def room(self) -> int:
+        """How long a text may be: 120, or less where the model raises."""
+        if self._room is None:
+            for n in (120, 90, 60, 48, 40, 36, 32, 30, 28, 26, 25):
+                if n > self.n:
+                    try:
+                        self.logits(self.text(n, seed=2))
+                    except Slow:
+                        raise
+                    except Exception:  # a table that ends raises one of several errors
+                        continue
+                    self._room = n
+                    break
+            else:
+                self._room = self.n
+        return self._room
+
+    # ---- sizes -------------------------------------------------------------------------------------------------------
+
+    def off(self, out: Tensor, reference: Tensor) -> float:
+        """The largest change over the root mean square of the reference; NaN where either is not finite."""
+        return off(out, reference)
+
+
+def off(out: Tensor, reference: Tensor) -> float:
+    """The largest change over the root mean square of the reference; NaN where either is not finite."""
+    a, b = (each.detach().to("cpu", torch.float64) for each in (out, reference))
+    if not bool(a.isfinite().all() & b.isfinite().all()):
+        return float("nan")
+    return float((a - b).abs().max() / b.square().mean().sqrt().clamp(min=1e-12)) if a.numel() else 0.0
+
+
+def _wrong(tokens: Tensor, out: Tensor) -> str:
+    said = f"tokens are {tuple(tokens.shape)}, and logits {tuple(out.shape)}: return (B, L, V), a row for each token"
+    if out.shape[1] == 1:
+        said += "; a model that returns the last row only, unless it has targets, needs a function around it"
+    return said

@@ -1,0 +1,193 @@
+"""What the audit found: a table for terminals and notebooks, JSON, and one HTML file for a bug report."""
+
+from __future__ import annotations
+
+import html
+import json
+import math
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from posenc._atomic import atomic
+from posenc.audit.verdict import Finding, Verdict
+from posenc.table import Table
+
+WIDTH = 118
+
+
+@dataclass(frozen=True)
+class Report:
+    """The findings of one audit, in order. Shown as a table."""
+
+    findings: tuple[Finding, ...]
+    facts: dict[str, Any] = field(default_factory=dict)
+    """What was audited and how: model, parameters, dtype, device, weights, tokens, seed, tolerance, time, versions."""
+    notes: tuple[str, ...] = ()
+    """What a reader of the table has to know, such as what cannot be seen with these weights."""
+
+    def __getitem__(self, name: str) -> Finding:
+        for finding in self.findings:
+            if finding.name == name:
+                return finding
+        raise KeyError(f"there is no test {name!r} in this report: it has {', '.join(f.name for f in self.findings)}")
+
+    def __iter__(self) -> Iterator[Finding]:
+        return iter(self.findings)
+
+    def __len__(self) -> int:
+        return len(self.findings)
+
+    @property
+    def passed(self) -> bool:
+        """Whether nothing fails."""
+        return all(finding.passed for finding in self.findings)
+
+    @property
+    def failures(self) -> tuple[Finding, ...]:
+        """What fails, or raised."""
+        return tuple(finding for finding in self.findings if not finding.passed)
+
+    def require(self, *names: str) -> None:
+        """Raises AssertionError unless these tests ran and nothing is wrong; of all tests, if none is named.
+
+        A test that is named and does not apply is not passed: nothing was tried.
+
+        Args:
+            names: of tests. Without any, all have to pass that apply.
+
+        Raises:
+            AssertionError: with what fails, what it means, and where to look.
+            KeyError: if the report has no test of a name.
+        """
+        wanted = [self[name] for name in names] or list(self.findings)
+        missing = [f for f in wanted if names and f.verdict == Verdict.NOT_APPLICABLE]
+        wrong = [f for f in wanted if not f.passed or f in missing]
+        if wrong:
+            raise AssertionError("\n".join(_sentence(f) for f in wrong))
+
+    def table(self) -> Table:
+        """A row for each test; what it means stands last."""
+        rows = [(f.name, f.verdict.value, _number(f.off), " ".join((*_meaning(f),))) for f in self.findings]
+        caption = f"{self.facts.get('model', 'model')}: {self.summary}"
+        return Table(
+            ["test", "verdict", "off", "what it means, and where to look"], rows, caption=caption, note=self._note()
+        )
+
+    @property
+    def summary(self) -> str:
+        """One line: how many tests, and which fail."""
+        count = {verdict: sum(f.verdict == verdict for f in self.findings) for verdict in Verdict}
+        bad = [f.name for f in self.failures]
+        rest = [
+            f"{n} {'' if v != Verdict.PROPERTY or n == 1 else 'are '}{_WORDS[v]}"
+            for v, n in count.items()
+            if n and v in _WORDS
+        ]
+        said = f"{len(bad)} of {len(self.findings)} tests fail ({', '.join(bad)})" if bad else "nothing fails"
+        return f"{said}; {', '.join(rest)}" if rest else said
+
+    def to_json(self, path: str | os.PathLike[str] | None = None) -> str:
+        """All of it as JSON.
+
+        Args:
+            path: a file to write as well, whole or not at all.
+
+        Returns:
+            The text.
+        """
+        rows = [
+            {
+                "name": f.name, "question": f.question, "verdict": f.verdict.value, "passed": f.passed,
+                "off": f.off if f.off is None or math.isfinite(f.off) else str(f.off), "cause": f.cause, "look": f.look,
+            }
+            for f in self.findings
+        ]  # fmt: skip
+        whole = {
+            "passed": self.passed,
+            "summary": self.summary,
+            **self.facts,
+            "notes": list(self.notes),
+            "findings": rows,
+        }
+        text = json.dumps(whole, indent=1, ensure_ascii=False) + "\n"
+        return _written(text, path)
+
+    def to_html(self, path: str | os.PathLike[str] | None = None) -> str:
+        """One page that needs nothing else, to be attached to a bug report.
+
+        Args:
+            path: a file to write as well, whole or not at all.
+
+        Returns:
+            The text.
+        """
+        title = html.escape(f"Positional audit of {self.facts.get('model', 'a model')}")
+        facts = "".join(f"<dt>{html.escape(str(k))}</dt><dd>{html.escape(str(v))}</dd>" for k, v in self.facts.items())
+        notes = "".join(f"<p>{html.escape(note)}</p>" for note in self.notes)
+        page = (
+            f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
+            f'<meta name="viewport" content="width=device-width, initial-scale=1"><style>{STYLE}</style></head>\n'
+            f"<body><h1>{title}</h1><p><strong>{html.escape(self.summary)}.</strong></p>\n{self._rows_html()}\n{notes}"
+            f"<dl>{facts}</dl></body></html>\n"
+        )
+        return _written(page, path)
+
+    def _rows_html(self) -> str:
+        body = "".join(
+            f'<tr class="{f.verdict.name.lower()}"><th scope="row">{html.escape(f.name)}</th>'
+            f"<td>{f.verdict.value}</td><td>{html.escape(_number(f.off) or '')}</td><td>{html.escape(f.question)}"
+            + (f"<br>{html.escape(f.cause)}" if f.cause else "")
+            + (f"<br><b>Look at:</b> {html.escape(f.look)}" if f.look else "")
+            + "</td></tr>\n"
+            for f in self.findings
+        )
+        head = "".join(f'<th scope="col">{name}</th>' for name in ("test", "verdict", "off", "question and cause"))
+        return f"<table><thead><tr>{head}</tr></thead><tbody>\n{body}</tbody></table>"
+
+    def _note(self) -> str:
+        return " ".join(self.notes)
+
+    def __repr__(self) -> str:
+        return self.table().text(WIDTH)
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        bundle = self.table()._repr_mimebundle_()
+        return {**bundle, "text/plain": repr(self)}
+
+
+_WORDS = {
+    Verdict.PASS: "pass",
+    Verdict.PROPERTY: "properties of the scheme",
+    Verdict.NOT_APPLICABLE: "do not apply",
+}
+
+STYLE = (
+    "body{font:16px/1.5 system-ui,sans-serif;max-width:70rem;margin:2rem auto;padding:0 1rem;color:#1a1a1a;"
+    "background:#fff}table{border-collapse:collapse;width:100%}th,td{text-align:left;vertical-align:top;"
+    "padding:.4rem .6rem;border-bottom:1px solid #ccc}td:nth-child(3){text-align:right;white-space:nowrap}"
+    ".fails td:nth-child(2),.error td:nth-child(2){color:#a30000;font-weight:bold}.pass td:nth-child(2){color:#006100}"
+    "dl{display:grid;grid-template-columns:max-content 1fr;gap:.2rem 1rem}dt{font-weight:bold}dd{margin:0}"
+)
+
+
+def _meaning(f: Finding) -> list[str]:
+    look = f"Look at {f.look}." if f.look else ""
+    return [part for part in (f.cause, look) if part]
+
+
+def _sentence(f: Finding) -> str:
+    size = "" if f.off is None else f", off by {_number(f.off)}"
+    return " ".join([f"{f.name} {f.verdict.value}{size}:", *_meaning(f)])
+
+
+def _number(off: float | None) -> str | None:
+    return None if off is None else "0" if off == 0 else f"{off:.1e}" if off < 1e-3 else f"{off:.2g}"
+
+
+def _written(text: str, path: str | os.PathLike[str] | None) -> str:
+    if path is not None:
+        with atomic(path) as part:
+            part.write_text(text, encoding="utf-8")
+    return text

@@ -1,0 +1,40 @@
+"""What a test can say, and one row of the report."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Verdict(StrEnum):
+    """What became of one test."""
+
+    PASS = "pass"
+    FAILS = "fails"
+    NOT_APPLICABLE = "does not apply"
+    """The model has no such input or ability, and says so."""
+    PROPERTY = "property"
+    """A change that follows from the scheme, such as an absolute one under a shift."""
+    ERROR = "error"
+    """The model raised in this test; the others went on."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One row of the report."""
+
+    name: str
+    question: str
+    """What the test asks, in words."""
+    verdict: Verdict
+    off: float | None = None
+    """The largest change of a logit, over the root mean square of the reference's logits; None where there is none."""
+    cause: str = ""
+    """What it means, and the partner that decided."""
+    look: str = ""
+    """Where to look in the model's code."""
+
+    @property
+    def passed(self) -> bool:
+        """Whether nothing is wrong: true of a pass, of a property, and of a test that does not apply."""
+        return self.verdict not in (Verdict.FAILS, Verdict.ERROR)
