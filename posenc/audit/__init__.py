@@ -6,7 +6,8 @@ cache and without, padded and not, beside other texts and alone. `python -m pose
 
 from __future__ import annotations
 
-from posenc.audit.adapter import Adapter, Refused, adapt
+from posenc.audit.adapter import Adapter, Refused
+from posenc.audit.called import adapt
 from posenc.audit.report import Report
 from posenc.audit.run import audit
 from posenc.audit.verdict import Finding, Verdict

@@ -13,7 +13,8 @@ import torch
 from torch import nn
 
 from posenc._version import __version__
-from posenc.audit.adapter import Adapter, Unfit, adapt, first_line
+from posenc.audit.adapter import Adapter, Unfit, first_line
+from posenc.audit.called import adapt
 from posenc.audit.causes import judge
 from posenc.audit.checks import CHECKS
 from posenc.audit.measures import Measures, quiet
