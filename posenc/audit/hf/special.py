@@ -86,3 +86,14 @@ NOT_ASKED = {
     "musicgen": "streams of sound",
     "musicgen_melody": "streams of sound",
 }
+
+# A token sees what follows it; the class says so, and no test can know it
+TWO_WAY = {
+    "cpmant": "a prefix sees itself whole",
+    "xlnet": "all tokens see one another unless a permutation is given",
+}
+
+IGNORES_MASK = {"rwkv": "takes attention_mask, and warns that it does nothing with it"}
+
+# Turns by positions, and yet does not tell packed documents apart by them
+NO_PACKING = {"deepseek_v4": "compresses blocks that are counted from the first row of memory"}
