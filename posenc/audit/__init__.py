@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from posenc.audit.adapter import Adapter, Refused
 from posenc.audit.called import adapt
+from posenc.audit.config import Reading, read_config
 from posenc.audit.report import Report
 from posenc.audit.run import audit
 from posenc.audit.verdict import Finding, Verdict
 
-__all__ = ["Adapter", "Finding", "Refused", "Report", "Verdict", "adapt", "audit"]
+__all__ = ["Adapter", "Finding", "Reading", "Refused", "Report", "Verdict", "adapt", "audit", "read_config"]

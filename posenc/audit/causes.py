@@ -186,11 +186,13 @@ def _reach(found: Measurement, m: Measures) -> Said:
     far, room = found.details["far"], found.details["room"]
     if far < 0:
         return Said(PROPERTY, "The first token changes nothing.")
-    if m.window is not None and far > m.window:
+    if m.reach is not None and far > m.reach:
         return Said(
-            FAILS, f"The first token acts on {far} later ones, and windows of the configuration allow {m.window}.",
+            FAILS, f"The first token acts on {far} later ones, and windows of the configuration allow {m.reach}.",
             "whether the mask of the window is applied in this path",
         )  # fmt: skip
+    if far == 0:
+        return Said(PROPERTY, "The first token acts on no later one.")
     if far < room - 1:
         return Said(
             PROPERTY, f"The first token acts on the next {far} of {room - 1}: a window, or attention that fades."
@@ -304,4 +306,408 @@ def _far(found: Measurement, m: Measures) -> Said:
         FAILS, f"A shift of 32768 changes logits {(found.off or 0.0) / max(noise, 1e-12):.0f} times as much as "
         f"bfloat16 does without one, and in float32 by {number(exactly)}.",
         "angles: positions and frequencies have to be multiplied in float32, and not be cast before the cosine",
+    )  # fmt: skip
+
+
+# ---- padding ---------------------------------------------------------------------------------------------------------
+
+
+def _mask_at_fault(m: Measures) -> Said | None:
+    """What is wrong with the mask, whatever the positions are."""
+    if m.bad("ones"):
+        return Said(
+            FAILS, f"A mask that says all tokens are real changes logits by {number(m.size('ones'))} (ones).",
+            "what 1 and 0, True and False mean in the mask, and what is added to the scores",
+        )  # fmt: skip
+    if m.ok("mask_seen"):
+        return Said(
+            FAILS, "The mask changes nothing: masked padding gives what unmasked padding gives (mask_seen).",
+            "whether the mask reaches attention, in every backend",
+        )  # fmt: skip
+    return None
+
+
+@judges("right_pad")
+def _right_pad(found: Measurement, m: Measures) -> Said:
+    if m.ok(found.name):
+        return Said(PASS)
+    if m.bad("prefix") and not m.bad("future"):
+        return Said(FAILS, "It follows from the length of the text (prefix).", JUDGES["prefix"](m["prefix"], m).look)
+    if (said := _mask_at_fault(m)) is not None:
+        return said
+    if m.bad("future") and not encoder(m):
+        return Said(FAILS, ahead(m))
+    return Said(
+        FAILS, "The mask does something (mask_seen), and tokens still see padding after them.",
+        "the side of the mask: queries or keys; and positions that are counted from the end",
+    )  # fmt: skip
+
+
+@judges("left_pad")
+def _left_pad(found: Measurement, m: Measures) -> Said:
+    if m.ok(found.name):
+        return Said(PASS)
+    if (said := _mask_at_fault(m)) is not None:
+        return said
+    if m.knows("recurrent"):
+        return Said(PROPERTY, "A state passes through padding, also where it is masked.")
+    absolute = m.bad("shift") or (m["shift"].off is None and m.bad("constant"))
+    if m.ok("left_pad_ids"):
+        if absolute:
+            return Said(
+                PROPERTY, "Absolute positions count padding unless they are given, and with positions it passes "
+                "(left_pad_ids).",
+            )  # fmt: skip
+        return Said(
+            FAILS, "Positions that are given heal it (left_pad_ids), and a shift changes nothing (shift), so positions "
+            "that are made from the mask are no shift of the right ones.",
+            "how positions are made from the mask",
+        )  # fmt: skip
+    if m["left_pad_ids"].off is None and m.bad("constant"):
+        return Said(PROPERTY, "Absolute positions count padding, and there is no argument to give others.")
+    if m.bad("constant") and m.ok("stretch"):
+        return Said(
+            FAILS, "Absolute positions count padding, and those that are given change nothing (stretch).",
+            "whether the argument reaches the encoding",
+        )  # fmt: skip
+    return Said(
+        FAILS, "The mask does something (mask_seen), and padding still counts.",
+        "the axis of the mask, which is one of keys, and layers or backends that do not get it",
+    )  # fmt: skip
+
+
+@judges("left_pad_ids")
+def _left_pad_ids(found: Measurement, m: Measures) -> Said:
+    if m.ok(found.name):
+        return Said(PASS)
+    return JUDGES["left_pad"](found, m)
+
+
+@judges("rows")
+def _rows(found: Measurement, m: Measures) -> Said:
+    if m.ok(found.name):
+        return Said(PASS)
+    if m.bad("neighbours"):
+        return Said(FAILS, "It follows from other texts in the batch (neighbours).")
+    if m.ok("left_pad_ids"):
+        return Said(
+            FAILS, "Alone it passes (left_pad_ids), beside a longer text it does not: the rows share something.",
+            "indexing with [0] or [:1]: positions, mask or a length of the first row that serve all rows",
+        )  # fmt: skip
+    return JUDGES["left_pad"](found, m)
+
+
+# ---- cache -----------------------------------------------------------------------------------------------------------
+
+
+def _inherited(m: Measures, *before: str) -> Said | None:
+    """A failure that a simpler test explains."""
+    if m.bad("future"):
+        return Said(PROPERTY if encoder(m) else FAILS, ahead(m))
+    if m.bad("prefix"):
+        return Said(FAILS, "It follows from the length of the text (prefix): a cached token knew a shorter one.",
+                    JUDGES["prefix"](m["prefix"], m).look)  # fmt: skip
+    for name in before:
+        if m.bad(name):
+            return Said(FAILS, f"It follows from `{name}`.", JUDGES[name](m[name], m).look)
+    return None
+
+
+def _place(m: Measures) -> str:
+    """At which position the first cached token lies, in words, if it is a wrong one."""
+    if not m.ok("step_place"):
+        return ""
+    place, right = (m["step_place"].details[key] for key in ("place", "right"))
+    if place == right:
+        return ""
+    how = {0: "positions begin again at 0", right + 1: "one is added", right - 1: "one is missing"}.get(place, "")
+    return f"the first cached token lies at {place} and not at {right} (step_place)" + (f": {how}" if how else "")
+
+
+@judges("step")
+def _step(found: Measurement, m: Measures) -> Said:
+    if m.ok(found.name):
+        return Said(PASS)
+    if (said := _inherited(m)) is not None:
+        return said
+    first, prompt = found.details["first"], found.details["prompt"]
+    if first is not None and first < prompt:
+        return Said(
+            FAILS, f"The prompt itself, from token {first} on, differs as soon as a cache is kept.",
+            "what depends on whether a cache is there: masks, positions, another kernel",
+        )  # fmt: skip
+    place = _place(m)
+    if m.ok("step_ids"):
+        return Said(
+            FAILS, "With positions it passes (step_ids), so it is positions in the cached path"
+            + (f"; {place}." if place else "."),
+            "where positions are made when there is a cache: they go on from its length",
+        )  # fmt: skip
+    if place:
+        return Said(
+            FAILS, f"In the cached path {place}.", "positions of a call with a cache: they go on from its length"
+        )  # fmt: skip
+    if first is not None and first > prompt:
+        return Said(
+            FAILS, f"It goes well up to token {first}, {first - prompt} after the prompt.",
+            "what happens after so many tokens: a window, a full buffer, an eviction",
+        )  # fmt: skip
+    partner = "positions that are given do not help (step_ids)" if m.bad("step_ids") else "no positions can be given"
+    return Said(
+        FAILS, f"The first cached token is wrong, and {partner}.",
+        "what is kept: keys turned once, by their own positions, or kept raw and turned with the queries; the mask of "
+        "one query; the axis of concatenation",
+    )  # fmt: skip
+
+
+@judges("step_ids")
+def _step_ids(found: Measurement, m: Measures) -> Said:
+    if m.ok(found.name):
+        return Said(PASS)
+    if (said := _inherited(m)) is not None:
+        return said
+    if m.bad("arange"):
+        return Said(PROPERTY, "Positions that are given are others than the model's own (arange), and so it is here.")
+    if m.bad("step"):
+        said = JUDGES["step"](m["step"], m)
+        return Said(said.verdict, f"As in `step`. {said.cause}", said.look)
+    return Said(
+        FAILS, "Without positions it passes (step): given ones are used otherwise when there is a cache.",
+        "whether positions are added to the cache's length twice",
+    )  # fmt: skip
+
+
+@judges("step_left")
+def _step_left(found: Measurement, m: Measures) -> Said:
+    if m.ok(found.name):
+        if m.bad("step_left_default") and m.ok("left_pad"):
+            return Said(
+                FAILS, "It passes with positions alone: without, a cached call counts padding, and one pass does not "
+                "(left_pad).",
+                "positions of a cached call: the number of real tokens before, and not the length of the cache",
+            )  # fmt: skip
+        return Said(PASS)
+    if (said := _inherited(m, "step", "left_pad_ids")) is not None:
+        return said if said.verdict != FAILS or not m.bad("left_pad_ids") else JUDGES["left_pad_ids"](found, m)
+    if m.bad("left_pad") and m["left_pad_ids"].off is None:
+        return JUDGES["left_pad"](found, m)
+    return Said(
+        FAILS, "Neither a cache (step) nor padding (left_pad_ids) fails alone.",
+        "the mask in the cached path: it has to cover the past as well, so the cache must keep it or be given it",
+    )  # fmt: skip
+
+
+@judges("chunks", "resume")
+def _chunks(found: Measurement, m: Measures) -> Said:
+    if m.ok(found.name):
+        return Said(PASS)
+    if (said := _inherited(m, *(("step",) if found.name == "chunks" else ("step", "chunks")))) is not None:
+        return said
+    if m.bad("chunk_ahead"):
+        return Said(
+            FAILS, "One token at a time passes (step); in a chunk, tokens see later ones (chunk_ahead).",
+            "the causal mask of several queries with a past: its diagonal lies at the cache's length",
+        )  # fmt: skip
+    if m.ok("chunks_ids"):
+        return Said(
+            FAILS, "With positions it passes (chunks_ids), and one token at a time does too (step).",
+            "positions of several tokens on top of a cache",
+        )  # fmt: skip
+    return Said(
+        FAILS, "One token at a time passes (step), several on top of a cache do not.",
+        "the mask of several queries with a past, and states that a call with several tokens begins anew",
+    )  # fmt: skip
+
+
+@judges("chunks_ids")
+def _chunks_ids(found: Measurement, m: Measures) -> Said:
+    if m.ok(found.name):
+        return Said(PASS)
+    if m.bad("arange"):
+        return Said(PROPERTY, "Positions that are given are others than the model's own (arange), and so it is here.")
+    if m.bad("chunks") or m.bad("step_ids"):
+        name = "chunks" if m.bad("chunks") else "step_ids"
+        said = JUDGES[name](m[name], m)
+        return Said(said.verdict, f"As in `{name}`. {said.cause}", said.look)
+    return Said(FAILS, "Without positions it passes (chunks).", "positions of several tokens on top of a cache")
+
+
+@judges("reorder")
+def _reorder(found: Measurement, m: Measures) -> Said:
+    if m.ok(found.name):
+        return Said(PASS)
+    if (said := _inherited(m, "step", "neighbours")) is not None:
+        return said
+    if m.bad("reorder_none"):
+        return Said(
+            FAILS, "Rows that stay in their order fail too (reorder_none).", "what reorder returns, a batch of two"
+        )  # fmt: skip
+    if found.details["plain"] <= m.tolerance:
+        return Said(
+            FAILS, "Texts of one length pass, others do not: what says where each begins stays behind.",
+            "tables of the cache beside keys and values: positions, masks, lengths",
+        )  # fmt: skip
+    return Said(
+        FAILS, "The row that goes on has another row's past, in part or all of it.",
+        "every tensor of the cache, in every layer: keys, values, states of convolution and recurrence",
+    )  # fmt: skip
+
+
+@judges("crop")
+def _crop(found: Measurement, m: Measures) -> Said:
+    if m.ok(found.name):
+        return Said(PASS)
+    if (said := _inherited(m, "step")) is not None:
+        return said
+    if m.ok("crop_ids"):
+        return Said(
+            FAILS, "With positions it passes (crop_ids), so keys are taken back and positions are not.",
+            "counters beside the cache, such as a next position",
+        )  # fmt: skip
+    return Said(
+        FAILS, "Tokens that were taken back still act.",
+        "every tensor of the cache, in every layer, and what a mask or a window still counts",
+    )  # fmt: skip
+
+
+# ---- generation ------------------------------------------------------------------------------------------------------
+
+
+@judges("generate")
+def _generate(found: Measurement, m: Measures) -> Said:
+    if m.ok(found.name):
+        return Said(PASS)
+    if m.bad("future"):
+        return Said(PROPERTY if encoder(m) else FAILS, ahead(m))
+    if m.bad("generate_nocache"):
+        return Said(
+            FAILS, "Without a cache it fails too (generate_nocache): generate gives other positions, or another mask, "
+            "than forward makes itself." + (" Forward does not count from 0 (arange)." if m.bad("arange") else ""),
+            "what generate passes as positions, beside what forward makes when it gets none",
+        )  # fmt: skip
+    if m.bad("step"):
+        said = JUDGES["step"](m["step"], m)
+        return Said(said.verdict, f"As in `step`. {said.cause}", said.look)
+    return Said(
+        FAILS, "Without a cache it passes (generate_nocache), and by hand too (step).", "what generate gives a step"
+    )  # fmt: skip
+
+
+@judges("generate_nocache")
+def _generate_nocache(found: Measurement, m: Measures) -> Said:
+    return Said(PASS) if m.ok(found.name) else JUDGES["generate"](found, m)
+
+
+@judges("generate_left", "static", "generate_on")
+def _generate_otherwise(found: Measurement, m: Measures) -> Said:
+    if m.ok(found.name):
+        return Said(PASS)
+    if m.bad("generate"):
+        said = JUDGES["generate"](m["generate"], m)
+        return Said(said.verdict, f"As in `generate`. {said.cause}", said.look)
+    if found.name == "generate_left":
+        if m.bad("left_pad_ids"):
+            return JUDGES["left_pad_ids"](found, m)
+        if m.bad("left_pad") and m.ok("left_pad_ids"):
+            return Said(
+                FAILS, "Positions that are given would heal it (left_pad_ids), and generate gives none.",
+                "whether generate makes positions from the mask for this class",
+            )  # fmt: skip
+        if m["left_pad_ids"].off is None and m.bad("left_pad"):
+            return JUDGES["left_pad"](found, m)
+        look = "positions and mask that generate makes from padding"
+    elif found.name == "static":
+        look = "what is indexed by the length of the keys, which is that of the whole buffer in a static cache"
+    else:
+        if m.bad("chunks"):
+            said = JUDGES["chunks"](m["chunks"], m)
+            return Said(said.verdict, f"As in `chunks`. {said.cause}", said.look)
+        look = "several new tokens on top of a cache"
+    return Said(FAILS, "Plain generation passes (generate).", look)
+
+
+@judges("beams", "lookup")
+def _sequences(found: Measurement, m: Measures) -> Said:
+    if m.ok(found.name):
+        return Said(PASS)
+    for name in ("generate", "reorder") if found.name == "beams" else ("generate", "chunks"):
+        if m.bad(name):
+            said = JUDGES[name](m[name], m)
+            return Said(said.verdict, f"As in `{name}`. {said.cause}", said.look)
+    details = found.details
+    return Said(
+        FAILS, f"{details.get('rows', 'Some')} of {details.get('of', 'the')} sequences differ, though one beam passes "
+        "(generate).",
+        "how rows of the cache are reordered" if found.name == "beams" else "how rejected tokens leave the cache",
+    )  # fmt: skip
+
+
+# ---- packing and reference -------------------------------------------------------------------------------------------
+
+
+@judges("packed_ids")
+def _packed_ids(found: Measurement, m: Measures) -> Said:
+    if m.ok(found.name):
+        return Said(PASS)
+    if m.knows("recurrent"):
+        return Said(PROPERTY, "A state passes from one document to the next.")
+    if m.knows("packs"):
+        return Said(
+            FAILS, "The second document sees the first, though positions that begin again should separate them.",
+            "whether positions reach the function that makes the mask",
+        )  # fmt: skip
+    return Said(PROPERTY, "Positions that begin again do not separate documents here: that takes a mask.")
+
+
+@judges("packed_default")
+def _packed_default(found: Measurement, m: Measures) -> Said:
+    if m.ok(found.name):
+        return Said(PASS)
+    if m.ok("packed_ids"):
+        return Said(
+            PROPERTY, "Documents are separate only where no cache is kept (packed_ids): in training, use_cache=False.",
+        )  # fmt: skip
+    return JUDGES["packed_ids"](found, m)
+
+
+@judges("reference")
+def _reference(found: Measurement, m: Measures) -> Said:
+    if m.ok(found.name):
+        return Said(PASS)
+    if m.ok("reference_at"):
+        change = m["reference_at"].details["change"]
+        return Said(
+            FAILS, f"The reference gives the same when its positions are {change} (reference_at).",
+            "where positions are made and multiplied by frequencies",
+        )  # fmt: skip
+    if found.details.get("default", 1.0) <= m.tolerance:
+        return Said(
+            FAILS, "By default both agree, with positions that are given they do not.", "how given positions are used"
+        )  # fmt: skip
+    return Said(
+        FAILS, "No simple change of positions explains it (reference_at).",
+        "the constants of the scheme: base, number of channels, layout of pairs, scale of the scores",
+    )  # fmt: skip
+
+
+@judges("angles")
+def _angles(found: Measurement, m: Measures) -> Said:
+    if m.ok(found.name):
+        return Said(PASS)
+    rates, wanted = found.details["found"], sorted(found.details["wanted"], reverse=True)
+    if len(rates) != len(wanted):
+        return Said(
+            FAILS, f"{len(rates)} pairs of channels turn, and {len(wanted)} should.", "the rotary part of a head"
+        )  # fmt: skip
+    first, last = rates[0] / wanted[0], rates[-1] / wanted[-1]
+    if abs(first - last) < 1e-3 * first:
+        return Said(
+            FAILS, f"All angles are {first:.3g} times what they should be.", "positions, or a factor of frequencies"
+        )  # fmt: skip
+    base = [x[0] / x[-1] for x in (rates, wanted)]
+    planes = len(rates) / max(1, len(rates) - 1)
+    return Said(
+        FAILS, f"From the fastest pair to the slowest, angles fall by {base[0]:.4g}, and should by {base[1]:.4g}. "
+        f"For a geometric series the bases are {base[0] ** planes:.4g} and {base[1] ** planes:.4g}.",
+        "where the base is read from",
     )  # fmt: skip

@@ -37,11 +37,11 @@ class Measures:
     Args:
         probe: the model and its text.
         expects: "relative", "absolute" or "none", where somebody says what positions should do.
-        window: how many tokens each layer sees, where somebody says so for all of them.
+        reach: how far a token may act, where somebody says that all layers have a window.
     """
 
-    def __init__(self, probe: Probe, *, expects: str | None = None, window: int | None = None) -> None:
-        self.probe, self.expects, self.window = probe, expects, window
+    def __init__(self, probe: Probe, *, expects: str | None = None, reach: int | None = None) -> None:
+        self.probe, self.expects, self.reach = probe, expects, reach
         self.tolerance = probe.tolerance
         self._said = io.StringIO()
         self.in_single: list[str] = []

@@ -60,8 +60,8 @@ class Probe:
         self._room: int | None = None
         self.reference: Adapter | None = None
         """A model that should give the same."""
-        self.angles: list[float] | None = None
-        """The angle by which each pair of channels should turn from one position to the next."""
+        self.angles: list[list[float]] = []
+        """By kind of layer, the angles by which pairs of channels should turn from one position to the next."""
         self.x = self.text(tokens)
         self.pos = self.count(tokens)
         self.full = self.logits(self.x)

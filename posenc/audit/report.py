@@ -6,6 +6,7 @@ import html
 import json
 import math
 import os
+import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -68,25 +69,38 @@ class Report:
             raise AssertionError("\n".join(_sentence(f) for f in wrong))
 
     def table(self) -> Table:
-        """A row for each test; what it means stands last."""
-        rows = [(f.name, f.verdict.value, _number(f.off), " ".join((*_meaning(f),))) for f in self.findings]
+        """A row for each test that applies, with what it means and where to look; below, which do not apply and why."""
+        shown = [f for f in self.findings if f.verdict != Verdict.NOT_APPLICABLE]
+        rows = [(f.name, f.verdict.value, _number(f.off), " ".join(_meaning(f))) for f in shown]
         caption = f"{self.facts.get('model', 'model')}: {self.summary}"
-        return Table(
-            ["test", "verdict", "off", "what it means, and where to look"], rows, caption=caption, note=self._note()
-        )
+        columns = ["test", "verdict", "off", "what it means, and where to look"]
+        return Table(columns, rows, caption=caption, note=" ".join([*self.notes, *self._left_out()]))
+
+    def _left_out(self) -> list[str]:
+        """Which tests do not apply, by the reason."""
+        reasons: dict[str, list[str]] = {}
+        for f in self.findings:
+            if f.verdict == Verdict.NOT_APPLICABLE:
+                reasons.setdefault(f.cause.rstrip("."), []).append(f.name)
+        if not reasons:
+            return []
+        told = "; ".join(f"{', '.join(names)} ({why[:1].lower()}{why[1:]})" for why, names in reasons.items())
+        return [f"Do not apply: {told}."]
 
     @property
     def summary(self) -> str:
         """One line: how many tests, and which fail."""
         count = {verdict: sum(f.verdict == verdict for f in self.findings) for verdict in Verdict}
         bad = [f.name for f in self.failures]
-        rest = [
-            f"{n} {'' if v != Verdict.PROPERTY or n == 1 else 'are '}{_WORDS[v]}"
-            for v, n in count.items()
-            if n and v in _WORDS
-        ]
-        said = f"{len(bad)} of {len(self.findings)} tests fail ({', '.join(bad)})" if bad else "nothing fails"
-        return f"{said}; {', '.join(rest)}" if rest else said
+        words = {
+            Verdict.PASS: ("passes", "pass"),
+            Verdict.PROPERTY: ("is a property of the scheme", "are properties of the scheme"),
+            Verdict.NOT_APPLICABLE: ("does not apply", "do not apply"),
+        }
+        rest = [f"{count[verdict]} {said[count[verdict] > 1]}" for verdict, said in words.items() if count[verdict]]
+        fail = "fails" if len(bad) == 1 else "fail"
+        begin = f"{len(bad)} of {len(self.findings)} tests {fail} ({', '.join(bad)})" if bad else "nothing fails"
+        return "; ".join([begin, *([", ".join(rest)] if rest else [])])
 
     def to_json(self, path: str | os.PathLike[str] | None = None) -> str:
         """All of it as JSON.
@@ -146,22 +160,24 @@ class Report:
         head = "".join(f'<th scope="col">{name}</th>' for name in ("test", "verdict", "off", "question and cause"))
         return f"<table><thead><tr>{head}</tr></thead><tbody>\n{body}</tbody></table>"
 
-    def _note(self) -> str:
-        return " ".join(self.notes)
+    def text(self, width: int = WIDTH) -> str:
+        """The table for a terminal.
+
+        Args:
+            width: the greatest number of characters in a line (118).
+        """
+        lines = self.table().text(width).split("\n")
+        return "\n".join(
+            part for line in lines for part in (textwrap.wrap(line, width) if len(line) > width else [line])
+        )
 
     def __repr__(self) -> str:
-        return self.table().text(WIDTH)
+        return self.text()
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         bundle = self.table()._repr_mimebundle_()
         return {**bundle, "text/plain": repr(self)}
 
-
-_WORDS = {
-    Verdict.PASS: "pass",
-    Verdict.PROPERTY: "properties of the scheme",
-    Verdict.NOT_APPLICABLE: "do not apply",
-}
 
 STYLE = (
     "body{font:16px/1.5 system-ui,sans-serif;max-width:70rem;margin:2rem auto;padding:0 1rem;color:#1a1a1a;"

@@ -7,22 +7,32 @@ import difflib
 import io
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import nn
 
 from posenc._version import __version__
-from posenc.audit.adapter import Adapter, Unfit, first_line
+from posenc.audit.adapter import Adapter, Unfit, first_line, said
 from posenc.audit.called import adapt
 from posenc.audit.causes import judge
-from posenc.audit.checks import CHECKS
+from posenc.audit.checks import CHECKS, measure
+from posenc.audit.config import Reading, read_config
 from posenc.audit.measures import Measures, quiet
 from posenc.audit.probe import ENDS, Probe
 from posenc.audit.report import Report
 from posenc.audit.verdict import Finding
 from posenc.audit.weights import randomise as draw
 
+SCHEMES = {
+    **dict.fromkeys(("rope", "alibi", "t5", "shaw", "transformer_xl", "xpos", "distance_aware"), "relative"),
+    **dict.fromkeys(("learned", "sinusoidal"), "absolute"),
+    "nope": "none",
+}
+"""What a shift of all positions does to logits, by the scheme of a configuration."""
+
+LIVELY = 0.05  # how far the order of two tokens should move the last logits, over their root mean square
 LARGE = 100_000_000  # parameters from which on a copy with new weights is made only if it is asked for
 
 
@@ -39,8 +49,8 @@ def audit(
         model: as for `adapt`: a module, a model of transformers, a function of tokens, or an `Adapter`.
         only: names of tests; all unless given.
         more: whether to run those that take longer or are rarely needed, too (False).
-        reference: a model or function that should give the same logits. It gets the same weights if it has parameters
-            of the same names.
+        reference: a model or function that should give the same logits, and gets the same weights if it has parameters
+            of the same names; or the angles by which pairs of channels should turn from one position to the next.
         tokens: length of the text, 8 or more; shorter where the model raises (24).
         seed: of texts and weights (0).
         tolerance: changes below it, over the root mean square of the logits, are rounding (1e-3).
@@ -48,7 +58,7 @@ def audit(
             100 million parameters.
         seconds: how long one test may take (8.0).
         progress: called before each test with its name, its number from 0, and how many there are.
-        configuration: what the model should be: a dict or a path, as `read_config` takes them.
+        configuration: what the model should be: a dict, a path or a `Reading`, as `read_config` takes and returns them.
 
     Returns:
         The report.
@@ -65,15 +75,25 @@ def audit(
     begun = time.monotonic()
     if tokens < 8:
         raise ValueError(f"tokens is {tokens}: use 8 or more")
-    names = chosen(only, more, reference is not None, configuration is not None)
+    should = expected(configuration, reference)
+    names = chosen(only, more, should)
     notes: list[str] = []
     with quiet(io.StringIO()):
         given = adapt(model)
-    adapter, changed = _prepared(given, randomise, seed, notes)
-    probe, adapter = _probe(
-        adapter, given, changed, notes, tokens=tokens, seed=seed, tolerance=tolerance, seconds=seconds
-    )
-    measures = Measures(probe, expects=getattr(probe.adapter, "scheme", None))
+        if should.reference is not None and randomise is not False and _shared(given, should.reference) is None:
+            randomise = False
+            notes.append("The reference has no parameters of the same names, so weights stay as they are.")
+        adapter, changed = _prepared(given, randomise, seed, notes)
+    options = {"tokens": tokens, "seed": seed, "tolerance": tolerance, "seconds": seconds}
+    probe = _probe(adapter, given, notes, **options)
+    if changed:
+        probe = _livelier(probe, notes, **options)
+    probe.angles = should.angles
+    if should.reference is not None:
+        probe.reference = _with_weights(should.reference, probe)
+    measures = Measures(
+        probe, expects=should.scheme or getattr(probe.adapter, "scheme", None), reach=should.reach
+    )  # fmt: skip
     findings: list[Finding] = []
     for n, name in enumerate(names):
         if progress is not None:
@@ -101,11 +121,43 @@ def audit(
     return Report(tuple(findings), facts, tuple(notes))
 
 
-def chosen(only: Iterable[str] | None, more: bool, reference: bool = False, configuration: bool = False) -> list[str]:
+@dataclass(frozen=True)
+class Expected:
+    """What somebody says the model should be."""
+
+    scheme: str | None = None
+    """ "relative", "absolute" or "none"."""
+    angles: list[list[float]] = field(default_factory=list)
+    reach: int | None = None
+    """How far a token acts through all windows, if all layers have one."""
+    reference: Adapter | None = None
+
+
+def expected(configuration: Any, reference: Any) -> Expected:
+    """Reads a configuration, and makes an adapter of a reference; a reference may also be angles, one for each pair."""
+    scheme, angles, reach, other = None, [], None, None
+    if configuration is not None:
+        reading = configuration if isinstance(configuration, Reading) else read_config(configuration)
+        scheme = SCHEMES.get(reading.scheme)
+        angles = [list(each) for each in reading.at(24).frequencies.values()]
+        windows = [layer.window for layer in reading.layers if layer.kind not in ("linear", "none")]
+        if windows and None not in windows and len(windows) == len(reading.layers):
+            reach = sum(w - 1 for w in windows if w is not None)
+    if isinstance(reference, torch.Tensor) or (
+        isinstance(reference, list | tuple) and reference and all(isinstance(each, int | float) for each in reference)
+    ):
+        angles = [[float(each) for each in reference]]
+    elif reference is not None:
+        other = adapt(reference)
+    return Expected(scheme, angles, reach, other)
+
+
+def chosen(only: Iterable[str] | None, more: bool, should: Expected | None = None) -> list[str]:
     """The names of the tests that are asked for, in the order of the report."""
     rows = {name: each for name, each in CHECKS.items() if not each.partner}
     if only is None:
-        left_out = [*["reference"] * (not reference), *["angles"] * (not configuration)]
+        should = should or Expected()
+        left_out = [*["reference"] * (should.reference is None), *["angles"] * (not should.angles)]
         return [name for name, each in rows.items() if (more or not each.more) and name not in left_out]
     only = [only] if isinstance(only, str) else list(only)
     for name in only:
@@ -143,10 +195,11 @@ def _prepared(given: Adapter, randomise: bool | str, seed: int, notes: list[str]
     return adapter, wanted and size > 0
 
 
-def _probe(adapter: Adapter, given: Adapter, changed: bool, notes: list[str], **options: Any) -> tuple[Probe, Adapter]:
-    """The first of float64, float32 and the model's own dtype in which logits are finite."""
+def _probe(adapter: Adapter, given: Adapter, notes: list[str], **options: Any) -> Probe:
+    """With the first of float64 and float32 in which logits are finite; in the model's own dtype if it is no copy."""
     problem: Exception | None = None
-    for dtype in (torch.float64, torch.float32) if adapter.module is not None and adapter is not given else (None,):
+    copied = adapter.module is not None and adapter is not given
+    for dtype in (torch.float64, torch.float32) if copied else (None,):
         try:
             cast = copy.deepcopy(adapter) if dtype == torch.float64 else adapter
             if dtype is not None and cast.module is not None:
@@ -160,9 +213,48 @@ def _probe(adapter: Adapter, given: Adapter, changed: bool, notes: list[str], **
         if bool(probe.full.isfinite().all()) or dtype != torch.float64:
             if dtype == torch.float32:
                 notes.append("In float32, since float64 does not run or is not finite.")
-            return probe, cast
-    said = f"{type(problem).__name__}: {first_line(problem)}" if problem else ""
-    raise Unfit(f"the model cannot be called with {options['tokens']} tokens: {said}") from problem
+            return probe
+    raise Unfit(
+        f"the model cannot be called with {options['tokens']} tokens: {said(problem or Exception())}"
+    ) from problem
+
+
+def _livelier(probe: Probe, notes: list[str], **options: Any) -> Probe:
+    """With smaller tables of tokens, as long as the order of tokens is hardly seen: attention then counts for more."""
+    for _ in range(3):
+        with quiet(io.StringIO()):
+            seen = measure("order", probe).off
+        if seen is None or not 0 < seen < LIVELY:
+            break
+        tables = [m for m in probe.adapter.module.modules() if isinstance(m, nn.Embedding)]  # type: ignore[union-attr]
+        with torch.no_grad():
+            for weight in {id(m.weight): m.weight for m in tables if m.weight.requires_grad}.values():
+                weight.mul_(0.25)
+        probe = _fitting(probe.adapter, [], **options | {"tokens": probe.n})
+    return probe
+
+
+def _shared(given: Adapter, reference: Adapter) -> dict[str, nn.Parameter] | None:
+    """The reference's parameters, if they are those of the model by name and shape."""
+    if given.module is None or reference.module is None:
+        return None
+    ours, theirs = (dict(each.named_parameters()) for each in (given.module, reference.module))
+    same = {name: each.shape for name, each in ours.items()} == {name: each.shape for name, each in theirs.items()}
+    return theirs if same and ours else None
+
+
+def _with_weights(reference: Adapter, probe: Probe) -> Adapter:
+    """A copy of the reference with the weights of the model, in its dtype; itself if its parameters are others."""
+    if _shared(probe.adapter, reference) is None:
+        return reference
+    reference = copy.deepcopy(reference)
+    assert reference.module is not None and probe.adapter.module is not None
+    reference.module.eval().to(probe.device, probe.full.dtype)
+    ours = dict(probe.adapter.module.named_parameters())
+    with torch.no_grad():
+        for name, each in reference.module.named_parameters():
+            each.copy_(ours[name])
+    return reference
 
 
 def _fitting(adapter: Adapter, notes: list[str], *, tokens: int, **options: Any) -> Probe:

@@ -11,7 +11,16 @@ from typing import Any
 from posenc.audit.adapter import Refused, first_line
 from posenc.audit.probe import Measurement, Probe, Slow
 
-PARTS = ("repeat", "sight", "place", "padding", "cache", "generation", "packing")  # in the order of the report
+PARTS = (
+    "repeat",
+    "sight",
+    "place",
+    "padding",
+    "cache",
+    "generation",
+    "packing",
+    "reference",
+)  # in the order of the report
 
 
 @dataclass(frozen=True)

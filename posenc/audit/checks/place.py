@@ -7,7 +7,7 @@ import copy
 import torch
 from torch import Tensor
 
-from posenc.audit.adapter import Refused
+from posenc.audit.adapter import Refused, said
 from posenc.audit.checks import Found, check
 from posenc.audit.probe import ENDS, Probe
 
@@ -35,11 +35,12 @@ def arange_from(p: Probe) -> Found:
 
 @check("all positions move by 50: the same logits?")
 def shift(p: Probe) -> Found:
-    """By less where the model has fewer positions."""
+    """By less where the model has fewer positions. Both times positions are given."""
+    here = p.logits(p.x, p.pos)
     problem: Exception | None = None
     for by in (50, 20, 7, 3, 1):
         try:
-            return Found(p.off(p.logits(p.x, p.pos + by), p.full), details={"by": by})
+            return Found(p.off(p.logits(p.x, p.pos + by), here), details={"by": by})
         except ENDS as error:
             problem = error
     raise Refused(f"has no positions beyond {p.n}") from problem
@@ -47,8 +48,9 @@ def shift(p: Probe) -> Found:
 
 @check("all positions move by 1 and by 1000", partner=True)
 def shift_far(p: Probe) -> Found:
-    near = p.off(p.logits(p.x, p.pos + 1), p.full)
-    return Found(p.off(p.logits(p.x, p.pos + 1000), p.full), details={"near": near})
+    here = p.logits(p.x, p.pos)
+    near = p.off(p.logits(p.x, p.pos + 1), here)
+    return Found(p.off(p.logits(p.x, p.pos + 1000), here), details={"near": near})
 
 
 @check("tokens lie three times as far apart: do logits see it?")
@@ -59,8 +61,8 @@ def stretch(p: Probe) -> float:
     for times in (3, 2):
         for n in (p.n, p.n // 2, p.n // 3):
             try:
-                part = None if mask is None else mask[:, :n]
-                return p.off(p.logits(p.x[:, :n], p.pos[:, :n] * times, part), p.full[:, :n])
+                x, pos, part = p.x[:, :n], p.pos[:, :n], None if mask is None else mask[:, :n]
+                return p.off(p.logits(x, times * pos, part), p.logits(x, pos, part))
             except ENDS as error:
                 problem = error
     raise Refused(f"has no positions beyond {p.n}") from problem
@@ -77,9 +79,11 @@ def far(p: Probe) -> Found:
     for adapter, dtype in ((exact, torch.float32), (rounded, torch.bfloat16)):
         assert adapter.module is not None
         adapter.module.to(dtype)
-    want = exact.logits(p.x)
-    near, there = rounded.logits(p.x), rounded.logits(p.x, p.pos + FAR)
-    wanted = exact.logits(p.x, p.pos + FAR)
+    try:
+        want, wanted = exact.logits(p.x), exact.logits(p.x, p.pos + FAR)
+        near, there = rounded.logits(p.x), rounded.logits(p.x, p.pos + FAR)
+    except ENDS as error:
+        raise Refused(f"does not run in bfloat16, or at positions so far: {said(error)}") from error
     noise, moved, exactly = _rms(near - want), _rms(there - near), _rms(wanted - want)
     return Found(moved, details={"noise": noise, "exactly": exactly, "unit": _rms(want)})
 

@@ -1,0 +1,161 @@
+"""Is a text that goes through the cache the same text: step by step, in chunks, with rows reordered, cut back?"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from posenc.audit.checks import Found, check
+from posenc.audit.checks.sight import per_place
+from posenc.audit.probe import ENDS, PADS, Probe
+
+
+@check("token by token through the cache: as in one pass?")
+def step(p: Probe) -> Found:
+    return _compared(p, steps(p), None)
+
+
+@check("token by token, with positions?")
+def step_ids(p: Probe) -> Found:
+    return _compared(p, steps(p), p.pos)
+
+
+@check("token by token after a padded prompt, with mask and positions?")
+def step_left(p: Probe) -> float:
+    x, mask, positions = p.left()
+    first, *rest = steps(p)
+    out, _ = p.run([first + PADS, *rest], positions if p.adapter.takes_positions else None, mask, x)
+    return p.off(out[:, PADS:], p.full)
+
+
+@check("token by token after a padded prompt, with mask, without positions", partner=True)
+def step_left_default(p: Probe) -> float:
+    x, mask, _ = p.left()
+    first, *rest = steps(p)
+    return p.off(p.run([first + PADS, *rest], None, mask, x)[0][:, PADS:], p.full)
+
+
+@check("at which position the first cached token lies", partner=True)
+def step_place(p: Probe) -> Found:
+    """The position that a whole pass needs at this token to give what the cached call gives."""
+    first = steps(p)[0]
+    out, _ = p.run([first, 1])
+    best, place = float("inf"), -1
+    for at in (0, 1, first - 1, first + 1, first + 2, 2 * first):
+        positions = p.pos[:, : first + 1].clone()
+        positions[:, first] = at
+        try:
+            size = p.off(out[:, first], p.logits(p.x[:, : first + 1], positions)[:, first])
+        except ENDS:
+            continue
+        if size < best:
+            best, place = size, at
+    return Found(best, details={"place": place, "right": first})
+
+
+@check("in chunks through the cache: as in one pass?")
+def chunks(p: Probe) -> Found:
+    return _compared(p, _chunks(p), None)
+
+
+@check("in chunks, with positions?")
+def chunks_ids(p: Probe) -> Found:
+    return _compared(p, _chunks(p), p.pos)
+
+
+@check("whether a token of a chunk sees a later one of it", partner=True)
+def chunk_ahead(p: Probe) -> float:
+    first, n = p.n // 3, p.n // 2
+    last = p.x[:, :n].clone()
+    last[:, -1] = p.other(p.x)
+    a, b = (p.run([first, n - first], tokens=tokens)[0] for tokens in (p.x[:, :n], last))
+    return p.off(a[:, first:-1], b[:, first:-1])
+
+
+@check("rows of the cache in another order, as in beam search: the right row goes on?")
+def reorder(p: Probe) -> Found:
+    """Two texts, and where there is a mask also two texts of different length, so that their positions differ."""
+    move = p.able("reorder", "has no reorder of its cache")
+    plain, padded = _reordered(p, move, 0), None
+    if p.adapter.takes_mask:
+        padded = _reordered(p, move, PADS)
+    return Found(max(plain, padded or 0.0), details={"plain": plain, "padded": padded})
+
+
+@check("rows of the cache in the order that they have", partner=True)
+def reorder_none(p: Probe) -> float:
+    move = p.able("reorder", "has no reorder of its cache")
+    return _reordered(p, lambda state, order: move(state, torch.arange(2, device=p.device)), 0, right=0)
+
+
+@check("three tokens are taken back: does the text go on as without them?")
+def crop(p: Probe) -> Found:
+    return _cropped(p, with_positions=False)
+
+
+@check("three tokens are taken back, and positions are given", partner=True)
+def crop_ids(p: Probe) -> Found:
+    return _cropped(p, with_positions=True)
+
+
+@check("a second turn on the cache of the first, by hand: as in one pass?", more=True)
+def resume(p: Probe) -> Found:
+    quarter = p.n // 4
+    sizes = [quarter, *[1] * (quarter - 2), quarter]
+    return _compared(p, [*sizes, *[1] * (p.n - sum(sizes))], None)
+
+
+def steps(p: Probe) -> list[int]:
+    """A prompt, and then one token at a time."""
+    prompt = p.n * 5 // 12
+    return [prompt, *[1] * (p.n - prompt)]
+
+
+def _chunks(p: Probe) -> list[int]:
+    sizes = [p.n * 7 // 24, 1, p.n * 5 // 24]
+    return [*sizes, p.n - sum(sizes)]
+
+
+def _compared(p: Probe, sizes: list[int], positions: Tensor | None) -> Found:
+    out, _ = p.run(sizes, positions)
+    off = per_place(out, p.full) > p.tolerance
+    first = int(off.nonzero()[0]) if off.any() else None
+    return Found(p.off(out, p.full), details={"first": first, "prompt": sizes[0]})
+
+
+def _reordered(p: Probe, move: object, pads: int, right: int = 1) -> float:
+    """Two texts, the second of them ours; their rows change places, and ours goes on."""
+    assert callable(move)
+    n = p.n // 2
+    x = torch.cat((p.text(p.n, seed=3), p.x))
+    mask = positions = None
+    if pads:  # ours begins later
+        x = torch.cat((p.text(p.n + pads, seed=3), torch.cat((torch.zeros_like(p.x[:, :pads]), p.x), 1)))
+        mask = torch.ones_like(x)
+        mask[1, :pads] = 0
+        positions = (mask.cumsum(-1) - 1).clamp(min=0) if p.adapter.takes_positions else None
+    order = torch.tensor([1, 0], device=p.device)
+    _, state = p.run([n + pads], positions, None if mask is None else mask[:, : n + pads], x[:, : n + pads])
+    p.in_time()
+    state = move(state, order)
+    ids = order if right else torch.arange(2, device=p.device)
+    token = x[ids][:, n + pads : n + pads + 1]
+    out, _ = p.able("step", "")(
+        token, state, None if positions is None else positions[ids][:, n + pads : n + pads + 1],
+        None if mask is None else mask[ids][:, : n + pads + 1],
+    )  # fmt: skip
+    mine = 0 if right else 1
+    return p.off(out[mine, 0], p.full[0, n])
+
+
+def _cropped(p: Probe, with_positions: bool) -> Found:
+    cut = p.able("crop", "has no crop of its cache")
+    n = p.n // 2
+    x = torch.cat((p.x[:, :n], p.text(3, seed=7)), 1)
+    _, state = p.run([n, 1, 1, 1], tokens=x)
+    p.in_time()
+    state = cut(state, 3)
+    positions = p.pos[:, n : n + 2] if with_positions else None
+    out, state = p.able("step", "")(p.x[:, n : n + 1], state, None if positions is None else positions[:, :1])
+    then, _ = p.able("step", "")(p.x[:, n + 1 : n + 2], state, None if positions is None else positions[:, 1:])
+    return Found(p.off(torch.cat((out, then), 1), p.full[:, n : n + 2]))

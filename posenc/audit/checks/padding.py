@@ -1,0 +1,62 @@
+"""Does padding that is masked leave a text alone: after it, before it, before one row of a batch?"""
+
+from __future__ import annotations
+
+import torch
+
+from posenc.audit.adapter import Refused
+from posenc.audit.checks import check
+from posenc.audit.probe import PADS, Probe
+
+
+@check("padding after the text, masked: the same logits?")
+def right_pad(p: Probe) -> float:
+    x = torch.cat((p.x, torch.zeros_like(p.x[:, :PADS])), 1)
+    mask = torch.ones_like(x)
+    mask[:, p.n :] = 0
+    return p.off(p.logits(x, mask=mask)[:, : p.n], p.full)
+
+
+@check("padding before the text, masked: the same logits?")
+def left_pad(p: Probe) -> float:
+    x, mask, _ = p.left()
+    return p.off(p.logits(x, mask=mask)[:, PADS:], p.full)
+
+
+@check("padding before the text, masked, with positions that count real tokens?")
+def left_pad_ids(p: Probe) -> float:
+    x, mask, positions = p.left()
+    return p.off(p.logits(x, positions, mask)[:, PADS:], p.full)
+
+
+@check("a padded text beside a longer one, with mask and positions: the same logits?")
+def rows(p: Probe) -> float:
+    x, mask, positions = p.left()
+    x = torch.cat((p.text(p.n + PADS, seed=8), x))
+    mask = torch.cat((torch.ones_like(mask), mask))
+    positions = torch.cat((p.count(p.n + PADS), positions))
+    return p.off(p.logits(x, positions, mask)[1:, PADS:], p.full)
+
+
+@check("a mask of ones", partner=True)
+def ones(p: Probe) -> float:
+    return p.off(p.logits(p.x, mask=torch.ones_like(p.x)), p.full)
+
+
+@check("padding before the text, masked and not", partner=True)
+def mask_seen(p: Probe) -> float:
+    """With positions where they can be given, since some models make them from the mask."""
+    x, mask, positions = p.left()
+    given = positions if p.adapter.takes_positions else None
+    return p.off(p.logits(x, given, mask)[:, PADS:], p.logits(x, given)[:, PADS:])
+
+
+@check("padding between two tokens, masked, without positions", partner=True)
+def holes(p: Probe) -> float:
+    if not p.adapter.takes_mask:
+        raise Refused("takes no mask of real tokens")
+    cut = p.n // 2
+    x = torch.cat((p.x[:, :cut], torch.zeros_like(p.x[:, :PADS]), p.x[:, cut:]), 1)
+    mask = torch.ones_like(x)
+    mask[:, cut : cut + PADS] = 0
+    return p.off(p.logits(x, mask=mask)[:, cut + PADS :], p.full[:, cut:])

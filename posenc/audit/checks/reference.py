@@ -1,0 +1,117 @@
+"""Is the model what it should be: another model with the same weights, or the angles of a configuration?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+from posenc.audit.adapter import Refused
+from posenc.audit.checks import Found, check
+from posenc.audit.probe import Probe
+
+TURNS = ("cos", "sin", "polar", "cos_", "sin_")
+
+
+@check("the reference: the same logits?")
+def reference(p: Probe) -> Found:
+    """With default positions, and with positions that are given, where both models take them."""
+    other = _reference(p)
+    p.in_time()
+    sizes = {"default": p.off(p.logits(p.x), other.logits(p.x))}
+    if p.adapter.takes_positions and other.takes_positions:
+        sizes["positions"] = p.off(p.logits(p.x, p.pos + 5), other.logits(p.x, p.pos + 5))
+    return Found(max(sizes.values()), details=sizes)
+
+
+@check("the reference at other positions", partner=True)
+def reference_at(p: Probe) -> Found:
+    """The change of positions at which the reference gives what the model gives."""
+    other = _reference(p)
+    out = p.logits(p.x)
+    changes: dict[str, Callable[[Tensor], Tensor]] = {
+        "doubled": lambda pos: 2 * pos,
+        "counted from 1": lambda pos: pos + 1,
+        "counted from 2": lambda pos: pos + 2,
+        "all 0": lambda pos: 0 * pos,
+        "counted from the end": lambda pos: pos.flip(-1),
+        "negative": lambda pos: -pos,
+        "tripled": lambda pos: 3 * pos,
+    }
+    sizes = {}
+    for words, change in changes.items():
+        p.in_time()
+        try:
+            sizes[words] = p.off(out, other.logits(p.x, change(p.pos)))
+        except (IndexError, RuntimeError, ValueError):
+            continue
+    best = min(sizes, key=lambda words: sizes[words], default="")
+    return Found(sizes.get(best), details={"change": best})
+
+
+@check("the angles that forward takes cosines of: those of the configuration?")
+def angles(p: Probe) -> Found:
+    """What turns by an angle from one token to the next is compared: the largest relative difference."""
+    if not p.angles:
+        raise Refused("the configuration names no angles")
+    with Turns(p.n) as turns:
+        p.logits(p.x)
+    if not turns.rates:
+        raise Refused("takes no cosine of positions in forward: a table was made before, or nothing rotates")
+    worst, said = 0.0, {}
+    for wanted in p.angles:
+        rates = min(turns.rates, key=lambda found: _apart(found, wanted))
+        if (size := _apart(rates, wanted)) > worst:
+            said = {"found": rates, "wanted": list(wanted)}
+            worst = size
+    return Found(worst, details=said)
+
+
+def _apart(found: list[float], wanted: list[float]) -> float:
+    """The largest relative difference of two sets of angles; 1 or more where one has more of them."""
+    pairs = zip(found, sorted(wanted, reverse=True), strict=False)
+    size = max((abs(a - b) / max(abs(b), 1e-12) for a, b in pairs), default=1.0)
+    return size if len(found) == len(wanted) else max(size, 1.0)
+
+
+class Turns(TorchFunctionMode):
+    """Looks at what cosines and sines are taken of: by how much each channel grows from one of n places to the next."""
+
+    def __init__(self, n: int) -> None:
+        super().__init__()
+        self.n = n
+        self.rates: list[list[float]] = []
+        """For each different set: the angles of the pairs, largest first."""
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if getattr(function, "__name__", "") in TURNS:
+            angle = args[1] if function.__name__ == "polar" else args[0]
+            with torch._C.DisableTorchFunction():
+                self._look(angle)
+        return function(*args, **(kwargs or {}))
+
+    def _look(self, angle: Any) -> None:
+        if not isinstance(angle, Tensor) or angle.ndim < 2 or not angle.is_floating_point():
+            return
+        places = [axis for axis, size in enumerate(angle.shape[:-1]) if size == self.n]
+        if not places:
+            return
+        x = angle.detach().double().movedim(places[-1], 0).reshape(self.n, -1, angle.shape[-1])[:, 0]
+        rate = (x[1:] - x[:-1]).mean(0)
+        if not bool(((x[1:] - x[:-1] - rate).abs() <= 0.02 * rate.abs() + 1e-9).all()):
+            return
+        rates = sorted(rate.tolist(), reverse=True)
+        if len(rates) % 2 == 0 and all(abs(a - b) < 1e-9 for a, b in zip(rates[::2], rates[1::2], strict=True)):
+            rates = rates[::2]  # each pair of channels has its angle twice
+        if not any(len(rates) == len(known) and abs(rates[0] - known[0]) < 1e-9 and
+                   abs(rates[-1] - known[-1]) < 1e-12 for known in self.rates):  # fmt: skip
+            self.rates.append(rates)
+
+
+def _reference(p: Probe) -> Any:
+    if p.reference is None:
+        raise Refused("no reference was given")
+    return p.reference
