@@ -25,6 +25,7 @@ from matplotlib.spines import Spine
 from matplotlib.text import Text
 from numpy.typing import ArrayLike
 
+from posenc._svg import slim
 from posenc.notebook import book_mode
 from posenc.registry import SCHEMES
 from posenc.views import Heatmap, Lines, Plane
@@ -86,14 +87,14 @@ class Picture:
             self.figure.savefig(file, format="svg", metadata={"Date": None, "Creator": None})
             text = file.getvalue()
         text = text[text.index("<svg") :]
-        text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL).replace(INK, "currentColor")
+        text = re.sub(r"<(metadata|style).*?</\1>", "", text, flags=re.DOTALL)
+        text = slim(text).replace(INK, "currentColor")
         for role, (light, _) in ROLES.items():
             text = text.replace(light, f"var(--pe-{role}, {light})")
-        # A style element would change the whole page, so its rules go on the svg element.
-        text = re.sub(r"<style.*?</style>", "", text, flags=re.DOTALL)
         mark = "p" + hashlib.sha256(text.encode()).hexdigest()[:8] + "-"
         text = re.sub(r'\bid="', f'id="{mark}', text)
         text = re.sub(r'(href="#|url\(#)', rf"\g<1>{mark}", text)
+        # A style element would change the whole page, so its rules stand on the svg element.
         return text.replace(
             "<svg",
             f'<svg role="img" aria-label="{html.escape(self.alt)}" class="pe-picture" '

@@ -16,6 +16,7 @@ from matplotlib.image import imread
 from scheme import distance, to_lab
 
 from posenc import Heatmap, Lines, Plane, plot
+from posenc._svg import slim
 from posenc.registry import SCHEMES
 from tests.helpers import PAPERS, contrast
 
@@ -230,3 +231,39 @@ def test_roles_have_one_colour_in_prose_pictures_and_panels():
 )
 def test_empty_and_single_data_are_drawn(view, data):
     assert "<svg" in plot.draw(view, data, alt="nothing much").svg()
+
+
+def test_a_picture_has_a_path_for_each_text_and_no_empty_groups() -> None:
+    drawing, axes = plot.figure()
+    axes.plot([1, 2, 3], [3, 1, 2], label="a line $x^2_{ij}$")
+    axes.legend()
+    axes.set(xlabel="tokens", xticks=[1, 2, 3], yticks=[1, 2, 3])
+    svg = plot.Picture(drawing, "A line.").svg()
+    groups = re.findall(r"<g[^>]*>", svg)
+    assert all("transform" in group or "clip-path" in group or "style" in group for group in groups)
+    texts = [tag for tag in re.findall(r"<path[^>]*>", svg) if "scale(0." in tag and "translate" in tag]
+    assert len(texts) == 3 + 3 + 2  # ticks, a label and a legend
+    assert not re.findall(r"<use[^>]*DejaVu", svg)
+    names, meant = set(re.findall(r' id="([^"]+)"', svg)), set(re.findall(r'(?:href="#|url\(#)([^")]+)', svg))
+    assert names == meant
+
+
+def test_letters_stand_where_matplotlib_puts_them() -> None:
+    letter = "M 100 0 L 0 64 Q 10 20 30 40 z"
+    svg = (
+        '<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink"><g id="t">'
+        f'<g transform="translate(5 6) scale(0.1 -0.1)"><defs><path id="a" d="{letter}" transform="scale(0.5)"/></defs>'
+        '<use xlink:href="#a"/><use xlink:href="#a" transform="translate(60 2)"/>'
+        '<use xlink:href="#a" transform="translate(10 8) scale(0.7)"/></g></g></svg>'
+    )
+    found = slim(svg)
+    assert found.count("<path") == 1
+    assert found.count("<g") == 0
+    outline = re.search(r' d="([^"]+)"', found)[1]
+    expected = [
+        *(50, 0, 0, 32, 5, 10, 15, 20),
+        *(110, 2, 60, 34, 65, 12, 75, 22),
+        *(45, 8, 10, 30.4, 13.5, 15, 20.5, 22),
+    ]
+    assert [float(number) for number in re.findall(r"[\d.]+", outline)] == pytest.approx(expected)
+    assert 'transform="translate(5 6) scale(0.1 -0.1)"' in found

@@ -1,6 +1,7 @@
 /* Sections marked {.depth} or {.practice} are folded: their heading and first paragraph stay, the rest opens by its
    button, by a link into it, and by the browser's search. One button at the top of the page opens all, and is
-   remembered. Without this script, and on paper, everything is open. */
+   remembered. Without this script, and on paper, everything is open. Formulas of a fold are set when it opens: they are
+   a quarter of a chapter's elements, and the panels of the page come alive sooner without them. */
 "use strict";
 
 (() => {
@@ -26,6 +27,27 @@
     fold.button.setAttribute("aria-expanded", String(open));
     if (open) fold.body.removeAttribute("hidden");
     else fold.body.setAttribute("hidden", "until-found");
+    if (open) formulas(".pe-fold[hidden]");
+  }
+
+  /* MathJax sets what has the class "math". In a fold it is taken away until somebody opens the fold. */
+  const WAITING = "pe-waiting";
+  let settled = false; // whether MathJax has set the open page
+  function formulas(within) {
+    const ready = [...document.querySelectorAll(`.${WAITING}`)].filter(each => !each.closest(within));
+    ready.forEach(each => each.classList.replace(WAITING, "math"));
+    if (settled) typeset(ready);
+  }
+  function typeset(elements) {
+    if (!elements.length) return;
+    try { MathJax.typeset(elements); } catch { MathJax.typesetPromise(elements); } // which can wait for what it has to load
+    reach();
+  }
+  function settle() {
+    window.MathJax?.startup?.promise?.then(() => {
+      settled = true;
+      typeset([...document.querySelectorAll(".pe-fold .math:not(:has(mjx-container))")]); // opened meanwhile
+    });
   }
 
   function minutes(body) {
@@ -45,6 +67,7 @@
     body.className = "pe-fold";
     body.id = `${section.id}-fold`;
     body.append(...children.slice(children.indexOf(lead) + 1));
+    body.querySelectorAll(".math:not(:has(mjx-container))").forEach(each => each.classList.replace("math", WAITING));
     const kind = section.classList.contains("practice") ? KINDS.practice : KINDS.depth;
     const button = document.createElement("button");
     button.type = "button";
@@ -124,6 +147,8 @@
     if (folds.length) control();
     arrive();
   });
+  addEventListener("load", settle);
+  matchMedia("print").addEventListener("change", event => { if (event.matches) formulas("html:not(*)"); });
   addEventListener("hashchange", arrive);
   /* Before anybody else acts on the click: a panel that a link sets has to be in sight. */
   document.addEventListener("click", event => {
