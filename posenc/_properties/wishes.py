@@ -12,13 +12,13 @@ from posenc._properties.result import Measurement
 from posenc._properties.separation import grid, ordered, unique
 
 WISHES: dict[str, tuple[str, Callable[[Probe], Measurement]]] = {
-    "unique": ("Any two positions are told apart.", unique),
+    "unique": ("Any two positions can be distinguished.", unique),
     "deterministic": ("The same input gives the same output.", deterministic),
     "fixed": ("Nothing has to be learned.", fixed),
     "consistent": ("A pair means the same in a longer sequence.", consistent),
     "honest": ("Positions are those that it is given.", honest),
     "bounded": ("Nothing grows without end with positions.", bounded),
-    "linear": ("A linear map takes p to p + k, whatever p.", linear),
+    "linear": ("A linear map takes p to p + Δ, whatever p.", linear),
     "relative": ("Only offsets matter.", relative),
     "decays": ("Scores fall with distance.", decays),
     "grid": ("It extends to two dimensions, axis by axis.", grid),

@@ -48,6 +48,6 @@ EXERCISES = {
         ("it is an encoding with a bias and nothing else", _only_bias),
         ("moving the text changes nothing", _offsets),
         ("of silent keys on one side, the nearer counts for more", _nearer),
-        ("a text and the same text read backwards are told apart", _told_apart),
+        ("a text and the same text read backwards are distinguished", _told_apart),
     ],
 }
