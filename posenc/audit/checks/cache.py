@@ -43,7 +43,7 @@ def step_place(p: Probe) -> Found:
     best, place = float("inf"), -1
     for at in (0, 1, first - 1, first + 1, first + 2, 2 * first):
         positions = p.pos[:, : first + 1].clone()
-        positions[:, first] = at
+        positions[:, first] = at + p.first
         try:
             size = p.off(out[:, first], p.logits(p.x[:, : first + 1], positions)[:, first])
         except ENDS:
@@ -133,7 +133,9 @@ def _reordered(p: Probe, move: object, pads: int, right: int = 1) -> float:
         x = torch.cat((p.text(p.n + pads, seed=3), torch.cat((torch.zeros_like(p.x[:, :pads]), p.x), 1)))
         mask = torch.ones_like(x)
         mask[1, :pads] = 0
-        positions = (mask.cumsum(-1) - 1).clamp(min=0) if p.adapter.takes_positions else None
+        positions = (
+            (mask.cumsum(-1) - 1 + p.first).clamp(min=max(p.first - 1, 0)) if p.adapter.takes_positions else None
+        )
     order = torch.tensor([1, 0], device=p.device)
     _, state = p.run([n + pads], positions, None if mask is None else mask[:, : n + pads], x[:, : n + pads])
     p.in_time()

@@ -50,9 +50,9 @@ def lookup(p: Probe) -> Found:
     return _differing(_generate(p, x, lookup=3, new=12)[0], _generate(p, x, new=12)[0])
 
 
-@check("a second turn on the cache of the first: as in one pass?", more=True)
-def resume(p: Probe) -> float:
-    """Several new tokens at once on top of a cache, which then decodes on."""
+@check("generate on a cache of the first turn: as in one pass?", more=True)
+def generate_on(p: Probe) -> float:
+    """A second turn: several new tokens at once on top of a cache, which then decodes on."""
     step = p.able("step", "has no cache that can be given by hand")
     first, start = p.n // 3, 7 * p.n // 12
     p.in_time()

@@ -45,10 +45,12 @@ def ones(p: Probe) -> float:
 
 @check("padding before the text, masked and not", partner=True)
 def mask_seen(p: Probe) -> float:
-    """With positions where they can be given, since some models make them from the mask."""
+    """With positions where they can be given, since some models make them from the mask. Against a mask of ones: where
+    there is none, positions that stand still may be read as the end of a document.
+    """
     x, mask, positions = p.left()
     given = positions if p.adapter.takes_positions else None
-    return p.off(p.logits(x, given, mask)[:, PADS:], p.logits(x, given)[:, PADS:])
+    return p.off(p.logits(x, given, mask)[:, PADS:], p.logits(x, given, torch.ones_like(mask))[:, PADS:])
 
 
 @check("padding between two tokens, masked, without positions", partner=True)

@@ -23,12 +23,12 @@ def constant(p: Probe) -> float:
 
 @check("positions 0, 1, 2, … given: as by default?")
 def arange(p: Probe) -> float:
-    return p.off(p.logits(p.x, p.pos), p.full)
+    return p.off(p.logits(p.x, p.pos - p.first), p.full)
 
 
 @check("positions counted from another number", partner=True)
 def arange_from(p: Probe) -> Found:
-    sizes = {first: p.off(p.logits(p.x, p.pos + first), p.full) for first in (1, 2, 3)}
+    sizes = {first: p.off(p.logits(p.x, p.pos - p.first + first), p.full) for first in (1, 2, 3)}
     first = min(sizes, key=lambda n: sizes[n] if sizes[n] == sizes[n] else float("inf"))
     return Found(sizes[first], details={"first": first})
 

@@ -57,7 +57,7 @@ def gradient(p: Probe) -> Found:
 
     def hook(module: nn.Module, args: object, out: Tensor) -> Tensor:
         kept.append(out.detach().requires_grad_())
-        return kept[-1]
+        return kept[-1].clone()  # which a model may change in place
 
     handle = embedding.register_forward_hook(hook)
     try:
@@ -66,7 +66,7 @@ def gradient(p: Probe) -> Found:
     finally:
         handle.remove()
     grad = kept[0].grad if kept else None
-    size = torch.zeros(p.n) if grad is None else grad.reshape(p.n, -1).norm(dim=-1).cpu()
+    size = torch.zeros(p.n) if grad is None else grad.reshape(-1, grad.shape[-1])[-p.n :].norm(dim=-1).cpu()
     finite = bool(size.isfinite().all())
     lost: list[int] = []
     unseen: list[int] = []

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from posenc.audit.adapter import Refused, first_line
-from posenc.audit.hf.special import IGNORES_MASK, NO_PACKING, TWO_WAY
+from posenc.audit.hf.special import IGNORES_MASK, MASK_WITHOUT_CACHE, NO_PACKING, NO_POSITIONS, SCALES, TWO_WAY
 from posenc.audit.hf.tiny import quiet
 
 CACHES = ("past_key_values", "cache_params", "state", "mems")
@@ -31,6 +31,8 @@ REFUSALS = re.compile(
 WIDE = 64  # a window that no text of the audit fills
 WINDOWS = ("sliding_window", "window_size", "attention_window_size", "local_attention", "attention_chunk_size",
            "sliding_window_size")  # fmt: skip
+SELECTIONS = ("index_topk", "indexer_budget", "keep_window_size")
+ALL_KEYS = "all keys selected"
 CHOSEN = ("num_experts_per_tok", "moe_top_k", "top_k_experts", "moe_topk", "num_experts_per_token", "moe_k")
 EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts")
 
@@ -51,6 +53,10 @@ class TransformersAdapter:
         model: a `PreTrainedModel` that returns logits.
     """
 
+    explained = {ALL_KEYS: "It follows from which keys a layer selects: a change of the selection has no gradient, and "
+                 "equal tokens tie."}  # fmt: skip
+    """Variants under which a test that fails is no bug when it passes, and why."""
+
     def __init__(self, model: Any) -> None:
         self.model, self.module = model, model
         names = inspect.signature(model.forward).parameters
@@ -60,7 +66,8 @@ class TransformersAdapter:
         self.names = set(names)
         self.says_use_cache = "use_cache" in names or anything
         # Where forward passes on **kwargs, a part of the model decides; a name that nobody knows is dropped silently.
-        self.takes_positions = "position_ids" in names or (anything and _inside(model, "position_ids"))
+        named = "position_ids" in names or (anything and _inside(model, "position_ids"))
+        self.takes_positions = named and kind not in NO_POSITIONS
         self.takes_mask = "attention_mask" in names and kind not in IGNORES_MASK
         self.vocabulary = _vocabulary(model, config)
         self.causal = kind not in TWO_WAY and getattr(config, "causal", True) is not False
@@ -68,6 +75,10 @@ class TransformersAdapter:
         self.recurrent = bool(model._is_stateful) or any(word in kinds for word in RECURRENT)
         rotary = any("Rotary" in type(each).__name__ for each in model.modules())
         self.packs = self.takes_positions and rotary and not self.recurrent and kind not in NO_PACKING
+        self.scales = SCALES.get(kind, "")
+        """How the scores depend on positions besides their distance."""
+        self.scheme = "relative" if self.packs and not self.scales else None
+        self.cached_mask = kind not in MASK_WITHOUT_CACHE
 
     def logits(self, tokens: Tensor, positions: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
         return self._call(tokens, positions, mask, use_cache=False).logits
@@ -79,6 +90,8 @@ class TransformersAdapter:
     def step(
         self, tokens: Tensor, state: State | None, positions: Tensor | None = None, mask: Tensor | None = None
     ) -> tuple[Tensor, State]:
+        if mask is not None and not self.cached_mask:
+            raise Refused(MASK_WITHOUT_CACHE[self.model.config.model_type])
         given = {} if state is None else {state.name: state.cache}
         if state is not None and state.name == "cache_params":
             mask = None  # as generate does: a state has no past that could be masked
@@ -134,6 +147,8 @@ class TransformersAdapter:
         if forced is not None:
             how["logits_processor"] = [_forcing(forced, tokens.shape[1])]
         if mask is not None and self.takes_mask:
+            if use_cache and not self.cached_mask:
+                raise Refused(MASK_WITHOUT_CACHE[self.model.config.model_type])
             how["attention_mask"] = mask
         if static:
             how |= {"cache_implementation": "static", "disable_compile": True}
@@ -142,6 +157,8 @@ class TransformersAdapter:
         if lookup:
             how["prompt_lookup_num_tokens"] = lookup
         if past is not None:
+            if past.name != "past_key_values":
+                raise Refused(f"generate goes on from past_key_values only, and the state is {past.name}")
             how[past.name] = past.cache
         with _plain_generation(self.model), quiet():
             try:
@@ -163,6 +180,9 @@ class TransformersAdapter:
         chosen = {name: experts for name in CHOSEN if 0 < _whole(config, name) < experts}
         if chosen:
             found["all experts on"] = chosen
+        selected = {name: WIDE for name in SELECTIONS if 0 < _whole(config, name) < WIDE}
+        if selected:
+            found[ALL_KEYS] = selected
         made = {}
         for words, changes in found.items():
             again = self._rebuilt(changes)

@@ -88,7 +88,8 @@ def bug(
 
 @bug(
     "The base of the configuration is not read", "dbrx",
-    where=("models/dbrx/configuration_dbrx.py:134", "models/dbrx/modeling_dbrx.py:72", "models/dbrx/modeling_dbrx.py:184"),
+    where=("models/dbrx/configuration_dbrx.py:134", "models/dbrx/modeling_dbrx.py:72",
+           "models/dbrx/modeling_dbrx.py:184"),
     sees="A published config.json says attn_config.rope_theta 500000. The model keeps that number, and makes its "
     "angles from rope_parameters, whose default is 10000.",
     test="angles", control="the base in rope_parameters, where it is read",
@@ -223,7 +224,8 @@ def minimax_beams() -> list[Shown]:
     "Several tokens on top of a cache begin with an empty state", "mamba", "falcon_mamba", "jamba", "zamba",
     where=("models/mamba/modeling_mamba.py:459", "models/falcon_mamba/modeling_falcon_mamba.py:497",
            "models/jamba/modeling_jamba.py:598", "models/zamba/modeling_zamba.py:583"),
-    sees="A second turn on a kept cache, or a prefill in pieces, forgets what the state held; token by token it does not.",
+    sees="A second turn on a kept cache, or a prefill in pieces, forgets what the state held; one token at a time does "
+    "not.",
     test="chunks", control="the same tokens one at a time",
     known="Mamba-2 had the same, mended in huggingface/transformers#46741",
 )  # fmt: skip

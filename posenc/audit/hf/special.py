@@ -93,7 +93,19 @@ TWO_WAY = {
     "xlnet": "all tokens see one another unless a permutation is given",
 }
 
-IGNORES_MASK = {"rwkv": "takes attention_mask, and warns that it does nothing with it"}
+IGNORES_MASK = {
+    "cpmant": "takes attention_mask for the sake of a pipeline, and does nothing with it",
+    "rwkv": "takes attention_mask, and warns that it does nothing with it",
+}
+
+MASK_WITHOUT_CACHE = {"git": "widens the mask of a cached call over an image, which a text alone does not have"}
+
+NO_POSITIONS = {"whisper": "position_ids reach its decoder by **kwargs alone, and generate does not know of them"}
 
 # Turns by positions, and yet does not tell packed documents apart by them
 NO_PACKING = {"deepseek_v4": "compresses blocks that are counted from the first row of memory"}
+
+SCALES = {
+    "beam": "layers without rotation scale queries by (1 + position / 2048) ** 0.1",
+    "ministral3": "llama_4_scaling_beta scales queries by the logarithm of their position",
+}

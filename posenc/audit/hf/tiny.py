@@ -405,9 +405,9 @@ def _class(data: Mapping[str, Any], where: str) -> Any:
 
 
 def _unknown(name: str) -> str:
-    import transformers
-
     import difflib
+
+    import transformers
 
     near = difflib.get_close_matches(name, list(_config_mapping()), n=3)
     hint = f": did you mean {' or '.join(near)}?" if near else ", and code from a folder is not run"
