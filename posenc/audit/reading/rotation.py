@@ -1,0 +1,265 @@
+"""The rotation of one kind of layer: its frequencies with the scaling of transformers, and what follows from them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+Frequencies = tuple[float, ...]
+FULL_TURN = 2 * math.pi
+CLOSE = 1 + 1e-9  # two angles that differ only by rounding are the same
+
+
+@dataclass(frozen=True)
+class Rotation:
+    """How queries and keys of one kind of layer rotate.
+
+    Args:
+        kind: The layers that it is for, as the configuration calls them; "" for all.
+        head_dim: Channels of a head.
+        dims: Channels of a head that rotate, two for each plane.
+        base: `rope_theta`.
+        rope_type: One of transformers' rope types.
+        parameters: What the rope type reads, by name.
+        trained: The length of texts before the scaling, in tokens, or None if the configuration does not say.
+        context: The length that the configuration promises, in tokens, or None.
+        reach: The largest offset between a query and a key in these layers plus one, or None without a window.
+
+    Example:
+        >>> Rotation("", 128, 128, 500_000.0, trained=8192).never_turned
+        29
+    """
+
+    kind: str
+    head_dim: int
+    dims: int
+    base: float
+    rope_type: str = "default"
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    trained: int | None = None
+    context: int | None = None
+    reach: int | None = None
+
+    @cached_property
+    def plain(self) -> Frequencies:
+        """Frequencies before scaling, in radians per position, fastest first."""
+        return plain(self.dims, self.base)
+
+    def at(self, length: int | None = None) -> Frequencies:
+        """Frequencies in a text of `length` tokens; without one, in a text as long as in training."""
+        return SCALINGS[self.rope_type](self.plain, self.parameters, length)
+
+    @cached_property
+    def frequencies(self) -> Frequencies:
+        """Frequencies in a text of the length that the configuration promises."""
+        return self.at(self.context)
+
+    @property
+    def planes(self) -> int:
+        """Pairs of channels, each with its frequency."""
+        return len(self.plain)
+
+    @cached_property
+    def still(self) -> int:
+        """Planes that do not rotate at all, as those of rope type "proportional"."""
+        return sum(each == 0 for each in self.frequencies)
+
+    @property
+    def seen(self) -> int | None:
+        """Offsets that training has shown to these layers: the trained length, or the window if it is shorter."""
+        return least(self.trained, self.reach)
+
+    @cached_property
+    def never_turned(self) -> int | None:
+        """Planes that rotate and did not complete one turn over the offsets of training, before any scaling."""
+        if self.seen is None:
+            return None
+        now = self.at(None) if self.rope_type == "proportional" else self.plain
+        return sum(0 < each * self.seen * CLOSE < FULL_TURN for each in now)
+
+    @cached_property
+    def longest(self) -> float:
+        """Positions that the slowest rotating plane needs for a turn."""
+        return FULL_TURN / min(each for each in self.frequencies if each > 0)
+
+    def new_planes(self, length: int) -> list[int] | None:
+        """Planes whose angles, in a text of `length` tokens, go beyond all that training has shown; None if unknown.
+
+        A plane that completed a turn in training has shown all its angles. Another one has shown those up to
+        θ · L, with the trained length L and the frequency θ before scaling.
+        """
+        if self.seen is None:
+            return None
+        offsets = least(length, self.reach) or length
+        return [
+            plane
+            for plane, (was, now) in enumerate(zip(self.plain, self.at(length), strict=True))
+            if was * self.seen < FULL_TURN and now * offsets > was * self.seen * CLOSE
+        ]
+
+    @cached_property
+    def bound(self) -> int | None:
+        """The first offset m with Σ cos(mθ) < 0, searched up to the context or window; None if there is none so far.
+
+        From there on, on average over similar vectors, a similar key no longer scores above a random one.
+
+        References:
+            Men et al. (2024), arXiv 2405.14591.
+        """
+        return first_negative(self.frequencies, least(self.context or self.trained, self.reach) or 0)
+
+    @cached_property
+    def attention_factor(self) -> float:
+        """What cosines and sines are multiplied by, so that the scores of rotated channels grow by its square."""
+        return attention_factor(self.rope_type, self.parameters)
+
+
+def least(*values: int | None) -> int | None:
+    """The least of the values that are known."""
+    known = [value for value in values if value is not None]
+    return min(known) if known else None
+
+
+def plain(dims: int, base: float) -> Frequencies:
+    """base^(-2i/dims) for each plane i, in radians per position. An odd number of channels is rounded up.
+
+    Example:
+        >>> [round(each, 4) for each in plain(8, 10_000.0)]
+        [1.0, 0.1, 0.01, 0.001]
+    """
+    return tuple(base ** (-2 * plane / dims) for plane in range((dims + 1) // 2))
+
+
+def first_negative(frequencies: Sequence[float], limit: int) -> int | None:
+    """The first m from 1 to `limit` with Σ cos(mθ) < 0, or None.
+
+    The sum falls by Σθ at most from one position to the next, so positions that it cannot reach zero in are skipped.
+
+    Example:
+        >>> first_negative(plain(128, 10_000.0), 4096)
+        1707
+    """
+    steepest, m = sum(frequencies), 1
+    while m <= limit:
+        total = sum(map(math.cos, [m * each for each in frequencies]))
+        if total < 0:
+            return m
+        m += max(1, int(total / steepest)) if steepest else limit
+    return None
+
+
+# The rope types of transformers: from plain frequencies, rope parameters and a length to the frequencies that apply
+
+
+def _default(freq: Frequencies, _: Mapping[str, Any], __: int | None) -> Frequencies:
+    return freq
+
+
+def _linear(freq: Frequencies, parameters: Mapping[str, Any], _: int | None) -> Frequencies:
+    return tuple(each / parameters["factor"] for each in freq)
+
+
+def _dynamic(freq: Frequencies, parameters: Mapping[str, Any], length: int | None) -> Frequencies:
+    trained, factor, planes = parameters["max_position_embeddings"], parameters["factor"], len(freq)
+    stretch = factor * max(length or trained, trained) / trained - (factor - 1)
+    return tuple(each / stretch ** (plane / max(planes - 1, 1)) for plane, each in enumerate(freq))
+
+
+def _yarn(freq: Frequencies, parameters: Mapping[str, Any], _: int | None) -> Frequencies:
+    factor, dims, base = parameters["factor"], 2 * len(freq), parameters["rope_theta"]
+    trained = parameters["original_max_position_embeddings"]
+    low, high = (
+        dims * math.log(trained / (turns * FULL_TURN)) / (2 * math.log(base))
+        for turns in (parameters.get("beta_fast") or 32, parameters.get("beta_slow") or 1)  # 0 counts as missing
+    )
+    if parameters.get("truncate", True):
+        low, high = math.floor(low), math.ceil(high)
+    low, high = max(low, 0), min(high, dims - 1)
+    high += 0.001 if low == high else 0
+    ramp = [min(max((plane - low) / (high - low), 0), 1) for plane in range(len(freq))]
+    return tuple(each / factor * share + each * (1 - share) for each, share in zip(freq, ramp, strict=True))
+
+
+def _longrope(freq: Frequencies, parameters: Mapping[str, Any], length: int | None) -> Frequencies:
+    beyond = (length or 0) > parameters["original_max_position_embeddings"]
+    divisors = parameters["long_factor" if beyond else "short_factor"]
+    return tuple(each / divisor for each, divisor in zip(freq, divisors, strict=True))
+
+
+def _llama3(freq: Frequencies, parameters: Mapping[str, Any], _: int | None) -> Frequencies:
+    factor, trained = parameters["factor"], parameters["original_max_position_embeddings"]
+    low, high = parameters["low_freq_factor"], parameters["high_freq_factor"]
+
+    def scaled(each: float) -> float:
+        turns = trained * each / FULL_TURN
+        if turns < low:
+            return each / factor
+        if turns > high or low == high:
+            return each
+        share = (turns - low) / (high - low)
+        return (1 - share) * each / factor + share * each
+
+    return tuple(map(scaled, freq))
+
+
+def _proportional(freq: Frequencies, parameters: Mapping[str, Any], _: int | None) -> Frequencies:
+    turning = int(parameters.get("partial_rotary_factor", 1.0) * len(freq))
+    factor = parameters.get("factor", 1.0)
+    return tuple(each / factor if plane < turning else 0.0 for plane, each in enumerate(freq))
+
+
+SCALINGS: dict[str, Callable[[Frequencies, Mapping[str, Any], int | None], Frequencies]] = {
+    "default": _default,
+    "linear": _linear,
+    "dynamic": _dynamic,
+    "yarn": _yarn,
+    "longrope": _longrope,
+    "llama3": _llama3,
+    "proportional": _proportional,
+}
+
+NEEDED = {
+    "default": (), "linear": ("factor",), "dynamic": ("factor", "max_position_embeddings"),
+    "yarn": ("factor", "original_max_position_embeddings"),
+    "longrope": ("short_factor", "long_factor", "original_max_position_embeddings"),
+    "llama3": ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"),
+    "proportional": (),
+}  # fmt: skip
+"""What a rope type cannot do without."""
+
+ALLOWED = {
+    "default": set(), "linear": set(), "dynamic": set(), "llama3": set(), "proportional": {"factor"},
+    "yarn": {"attention_factor", "beta_fast", "beta_slow", "mscale", "mscale_all_dim", "truncate"},
+    "longrope": {"attention_factor", "factor"},
+}  # fmt: skip
+"""What else it reads."""
+
+ANYWHERE = {"rope_type", "type", "rope_theta", "partial_rotary_factor", "mrope_section", "mrope_interleaved"}
+"""What rope parameters of any type may hold."""
+
+
+def mscale(factor: float, weight: float = 1.0) -> float:
+    """YaRN's 0.1 · weight · ln s + 1, and 1 for a factor of 1 or less."""
+    return 0.1 * weight * math.log(factor) + 1 if factor > 1 else 1.0
+
+
+def attention_factor(rope_type: str, parameters: Mapping[str, Any]) -> float:
+    """What cosines and sines are multiplied by.
+
+    Example:
+        >>> round(attention_factor("yarn", {"factor": 16.0}), 4)
+        1.2773
+    """
+    if rope_type not in ("yarn", "longrope"):
+        return 1.0
+    if parameters.get("attention_factor") is not None:
+        return float(parameters["attention_factor"])
+    factor = parameters["factor"]
+    if rope_type == "longrope":
+        trained = parameters["original_max_position_embeddings"]
+        return math.sqrt(1 + math.log(factor) / math.log(trained)) if factor > 1 else 1.0
+    above, below = parameters.get("mscale"), parameters.get("mscale_all_dim")
+    return mscale(factor, above) / mscale(factor, below) if above and below else mscale(factor)
