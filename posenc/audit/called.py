@@ -214,6 +214,16 @@ def _owner(function: Any) -> nn.Module | None:
     return owner if isinstance(owner, nn.Module) else None
 
 
+def needed(function: Any) -> list[str]:
+    """Names of the arguments that a function or class needs; none where its signature is not known."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return []
+    free = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return [each.name for each in parameters if each.default is each.empty and each.kind not in free]
+
+
 def _names(function: Any) -> list[str]:
     try:
         return list(inspect.signature(function).parameters)

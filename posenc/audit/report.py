@@ -66,12 +66,12 @@ class Report:
         missing = [f for f in wanted if names and f.verdict == Verdict.NOT_APPLICABLE]
         wrong = [f for f in wanted if not f.passed or f in missing]
         if wrong:
-            raise AssertionError("\n".join(_sentence(f) for f in wrong))
+            raise AssertionError("\n".join(map(str, wrong)))
 
     def table(self) -> Table:
         """A row for each test that applies, with what it means and where to look; below, which do not apply and why."""
         shown = [f for f in self.findings if f.verdict != Verdict.NOT_APPLICABLE]
-        rows = [(f.name, f.verdict.value, _number(f.off), " ".join(_meaning(f))) for f in shown]
+        rows = [(f.name, f.verdict.value, f.size or None, f.meaning) for f in shown]
         caption = f"{self.facts.get('model', 'model')}: {self.summary}"
         columns = ["test", "verdict", "off", "what it means, and where to look"]
         return Table(columns, rows, caption=caption, note=" ".join([*self.notes, *self._left_out()]))
@@ -151,7 +151,7 @@ class Report:
     def _rows_html(self) -> str:
         body = "".join(
             f'<tr class="{f.verdict.name.lower()}"><th scope="row">{html.escape(f.name)}</th>'
-            f"<td>{f.verdict.value}</td><td>{html.escape(_number(f.off) or '')}</td><td>{html.escape(f.question)}"
+            f"<td>{f.verdict.value}</td><td>{f.size}</td><td>{html.escape(f.question)}"
             + (f"<br>{html.escape(f.cause)}" if f.cause else "")
             + (f"<br><b>Look at:</b> {html.escape(f.look)}" if f.look else "")
             + "</td></tr>\n"
@@ -186,20 +186,6 @@ STYLE = (
     ".fails td:nth-child(2),.error td:nth-child(2){color:#a30000;font-weight:bold}.pass td:nth-child(2){color:#006100}"
     "dl{display:grid;grid-template-columns:max-content 1fr;gap:.2rem 1rem}dt{font-weight:bold}dd{margin:0}"
 )
-
-
-def _meaning(f: Finding) -> list[str]:
-    look = f"Look at {f.look}." if f.look else ""
-    return [part for part in (f.cause, look) if part]
-
-
-def _sentence(f: Finding) -> str:
-    size = "" if f.off is None else f", off by {_number(f.off)}"
-    return " ".join([f"{f.name} {f.verdict.value}{size}:", *_meaning(f)])
-
-
-def _number(off: float | None) -> str | None:
-    return None if off is None else "0" if off == 0 else f"{off:.1e}" if off < 1e-3 else f"{off:.2g}"
 
 
 def _written(text: str, path: str | os.PathLike[str] | None) -> str:

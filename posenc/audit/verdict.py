@@ -38,3 +38,19 @@ class Finding:
     def passed(self) -> bool:
         """Whether nothing is wrong: true of a pass, of a property, and of a test that does not apply."""
         return self.verdict not in (Verdict.FAILS, Verdict.ERROR)
+
+    @property
+    def size(self) -> str:
+        """`off` as a table has it; "" where there is none."""
+        if self.off is None:
+            return ""
+        return "0" if self.off == 0 else f"{self.off:.1e}" if self.off < 1e-3 else f"{self.off:.2g}"
+
+    @property
+    def meaning(self) -> str:
+        """What it means, and where to look."""
+        return " ".join([*[self.cause] * bool(self.cause), *[f"Look at {self.look}."] * bool(self.look)])
+
+    def __str__(self) -> str:
+        size = f", off by {self.size}" if self.size else ""
+        return f"{self.name} {self.verdict.value}{size}: {self.meaning}".rstrip(": ")

@@ -21,9 +21,13 @@ from functools import cache
 from typing import Any
 
 from posenc._properties.isolation import undisturbed
+from posenc.audit import audit
 from posenc.exercises.attempt import Attempt, CounterExample
 
 __all__ = ["Invariant", "Verdict", "check", "names"]
+
+MODEL = "your_model"
+"""An exercise without a chapter: the audit of a model that a reader brings."""
 
 WIDTH = 88  # of a verdict, as of code in a chapter
 
@@ -59,7 +63,8 @@ def check(name: str, attempt: Callable[..., Any]) -> Verdict:
     returns ends up in the verdict.
 
     Args:
-        name: the exercise, as its chapter calls it; `names()` lists them.
+        name: the exercise, as its chapter calls it; `names()` lists them. With "your_model" the attempt is a model of
+            your own, and its properties are the questions of `posenc.audit.audit`.
         attempt: a function, or a class where the exercise asks for one.
 
     Returns:
@@ -75,8 +80,10 @@ def check(name: str, attempt: Callable[..., Any]) -> Verdict:
         False
     """
     known = _exercises()
+    if name == MODEL:
+        return _audited(attempt)
     if name not in known:
-        raise ValueError(f"there is no exercise {name!r}: {_near(str(name), sorted(known))}")
+        raise ValueError(f"there is no exercise {name!r}: {_near(str(name), sorted([*known, MODEL]))}")
     if not callable(attempt):
         raise TypeError(f"{attempt!r} cannot be called: pass the function itself, as in check({name!r}, my_function)")
     invariants = known[name]
@@ -91,6 +98,16 @@ def check(name: str, attempt: Callable[..., Any]) -> Verdict:
                 raised = f"{watched.last or 'what it returned'} led to {type(error).__name__}: {error}"
                 return Verdict(name, len(invariants), words, raised)
     return Verdict(name, len(invariants))
+
+
+def _audited(model: Any) -> Verdict:
+    """The verdict of an audit, as that of an exercise: the first test that fails, what it means, and where to look."""
+    report = audit(model)
+    tried = [finding for finding in report if finding.verdict != "does not apply"]
+    for finding in report.failures:
+        size = f"The change is {finding.size} times the logits' size. " if finding.size else ""
+        return Verdict(MODEL, len(tried), f"{finding.name}: {finding.question}", f"{size}{finding.meaning}")
+    return Verdict(MODEL, len(tried))
 
 
 def _near(name: str, known: list[str]) -> str:

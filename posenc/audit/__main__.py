@@ -1,0 +1,190 @@
+"""The audit's command line: `python -m posenc.audit --help`."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import importlib
+import inspect
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from posenc.audit.adapter import first_line
+from posenc.audit.called import needed
+from posenc.audit.checks import CHECKS
+from posenc.audit.config import read_config
+from posenc.audit.report import Report
+from posenc.audit.run import audit
+
+PASSED, FAILED, CANNOT = 0, 1, 2
+
+ABOUT = """Asks a model the questions that find positional bugs, and says what fails, why, and where to look.
+
+WHAT is one of
+  a folder with a config.json: a tiny model with the same mechanisms and random weights is built by transformers;
+  --weights takes the weights of the folder (safetensors). Nothing in the folder is executed.
+  MODULE:OBJECT, such as my.package:model: a torch module, a function of tokens (B, L), a posenc.audit.Adapter,
+  or a class or function without arguments that makes one. It is imported, so its code runs.
+
+The exit status is 0 if nothing fails, 1 if something does, 2 if the audit cannot run."""
+
+
+class Cannot(Exception):
+    """The audit cannot run; the message says why, in a line."""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    args = parser().parse_args(arguments)
+    try:
+        if args.list:
+            print("\n".join(f"{c.name:17} {c.question}{' (more)' * c.more}" for c in CHECKS.values() if not c.partner))
+            return PASSED
+        if args.what is None:
+            raise Cannot("say what to audit: a folder with a config.json, or MODULE:OBJECT")
+        if args.config:
+            return _config(args)
+        if args.knobs:
+            return _knobs(args)
+        return _audit(args)
+    except BrokenPipeError:  # as when the output goes to `head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return PASSED
+    except (Cannot, ValueError, OSError) as error:
+        print(f"posenc.audit: {first_line(error, 400)}", file=sys.stderr)
+        return CANNOT
+    except KeyboardInterrupt:
+        print("\nstopped", file=sys.stderr)
+        return 130
+
+
+def parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(
+        prog="python -m posenc.audit", description=ABOUT, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    made.add_argument("what", metavar="WHAT", nargs="?", help="a folder, or MODULE:OBJECT")
+    made.add_argument("--only", metavar="TESTS", help="names of tests, with commas between them")
+    made.add_argument("--more", action="store_true", help="tests that take longer or are rarely needed, too")
+    made.add_argument("--weights", action="store_true", help="keep the weights as they are; draw none")
+    made.add_argument("--json", metavar="FILE", help="write all findings as JSON; - is the terminal, without the table")
+    made.add_argument("--html", metavar="FILE", help="write a page that needs nothing else, for a bug report")
+    made.add_argument("--config", action="store_true", help="only read the folder's config.json, and build nothing")
+    made.add_argument("--knobs", action="store_true", help="look for fields of the config.json that are never read")
+    made.add_argument("--tokens", type=int, default=24, help="length of the text (default: 24)")
+    made.add_argument("--seed", type=int, default=0, help="of texts and weights (default: 0)")
+    made.add_argument("--seconds", type=float, default=8.0, help="that one test may take (default: 8)")
+    made.add_argument("--list", action="store_true", help="list the tests")
+    made.add_argument("--quiet", action="store_true", help="no progress")
+    return made
+
+
+def _audit(args: argparse.Namespace) -> int:
+    only = None if args.only is None else [name.strip() for name in args.only.split(",") if name.strip()]
+    options: dict[str, Any] = {"tokens": args.tokens, "seed": args.seed, "seconds": args.seconds, "only": only}
+    if args.weights:
+        options["randomise"] = False
+    with contextlib.redirect_stdout(sys.stderr if args.json == "-" else sys.stdout):  # what is imported may print
+        model, notes = _model(args)
+    report = audit(model, more=args.more, progress=None if args.quiet else _progress(), **options)
+    report = Report(report.findings, report.facts, (*notes, *report.notes))
+    if args.html:
+        report.to_html(args.html)
+    if args.json == "-":
+        print(report.to_json(), end="")
+    else:
+        if args.json:
+            report.to_json(args.json)
+        print(report.text(min(140, max(80, os.get_terminal_size().columns)) if sys.stdout.isatty() else 118))
+    return PASSED if report.passed else FAILED
+
+
+def _model(args: argparse.Namespace) -> tuple[Any, tuple[str, ...]]:
+    """The model that is named, and notes about how it was made."""
+    path = Path(args.what)
+    if not path.exists():
+        return imported(args.what), ()
+    tiny = _transformers("tiny")
+    if args.weights:
+        return tiny.load(path), ()
+    made = tiny.tiny(path)
+    return made.model, tuple(f"{note[:1].upper()}{note[1:].rstrip('.')}." for note in made.notes)
+
+
+def imported(what: str) -> Any:
+    """The object of MODULE:OBJECT, called if it is a class or a function that needs no arguments.
+
+    Raises:
+        Cannot: if there is none, or it raises.
+    """
+    module_name, colon, name = what.partition(":")
+    if not colon or not module_name or not name:
+        raise Cannot(f"there is no folder {what!r}; an object to import is written MODULE:OBJECT")
+    if "" not in sys.path and os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        found: Any = importlib.import_module(module_name)
+    except Exception as error:  # what is imported may raise anything
+        raise Cannot(f"{module_name} cannot be imported: {type(error).__name__}: {first_line(error)}") from error
+    for part in name.split("."):
+        if not hasattr(found, part):
+            raise Cannot(f"{module_name} has no {name!r}")
+        found = getattr(found, part)
+    if isinstance(found, nn.Module) or not callable(found):
+        return found
+    wanted = needed(found)
+    if wanted and inspect.isclass(found):
+        raise Cannot(
+            f"{what} is a class that needs {', '.join(wanted)}: name an object of it, or a function that makes one"
+        )
+    if wanted:
+        return found
+    try:
+        return found()
+    except Exception as error:
+        raise Cannot(f"{what}() raises {type(error).__name__}: {first_line(error)}") from error
+
+
+def _config(args: argparse.Namespace) -> int:
+    reading = read_config(Path(args.what))
+    if args.json == "-":
+        print(json.dumps(reading.to_dict(), indent=1, ensure_ascii=False))
+        return PASSED
+    if args.json:
+        Path(args.json).write_text(json.dumps(reading.to_dict(), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    print(reading)
+    return PASSED
+
+
+def _knobs(args: argparse.Namespace) -> int:
+    return int(_transformers("knobs").main_report(Path(args.what)))
+
+
+def _transformers(part: str) -> Any:
+    """A module of `posenc.audit.hf`; raises Cannot where transformers is not installed."""
+    try:
+        importlib.import_module("transformers")
+    except ImportError as error:
+        raise Cannot("a folder takes transformers, which is not installed: pip install transformers") from error
+    return importlib.import_module(f"posenc.audit.hf.{part}")
+
+
+def _progress() -> Callable[[str, int, int], None] | None:
+    """Writes the present test into one line of a terminal; none where errors go to a file."""
+    if not sys.stderr.isatty():
+        return None
+
+    def show(name: str, n: int, of: int) -> None:
+        end = "\r\x1b[K" if n + 1 == of else ""
+        sys.stderr.write(f"\r\x1b[K{n + 1}/{of} {name}{end}")
+        sys.stderr.flush()
+
+    return show
+
+
+if __name__ == "__main__":
+    sys.exit(main())
