@@ -23,9 +23,12 @@ from tests.panels import differences
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
-BUDGET = 1_500_000  # bytes, compressed, before the runtime of the panels
+BUDGET = 1_000_000  # bytes, compressed, before the runtime of the panels and their large graphs
+GRAPHS = 700_000  # bytes, compressed, of the large graphs of one panel
+NODES = 15_000  # elements of a page as it opens, formulas and the first panel included
 PHONE = {"width": 390, "height": 844}
 AXE = ROOT / "node_modules/axe-core/axe.min.js"
+ASIDE = re.compile("/posenc/(runtime|graphs/)")
 TEXTS = (".html", ".css", ".js", ".svg", ".json")
 Open = Callable[..., Opened]
 
@@ -258,6 +261,7 @@ class Visit:
     """What one visit to a page from disk finds: as wide as a phone, then as a desk; in light, then in dark."""
 
     problems: list[str]
+    nodes: int  # elements, as the page opens
     files: set[str]  # loaded until the page has been read to its end
     width: int
     wide: list[str]
@@ -295,6 +299,7 @@ def visit(request: pytest.FixtureRequest, book: Path, browser: Browser, seen: di
             address(book.as_uri(), request.param), viewport=PHONE, has_touch=True, color_scheme="light", offline=True
         )
         page = opened.page
+        nodes = page.evaluate("document.querySelectorAll('*').length")
         page.evaluate(OPEN_ALL)
         opened.walk()
         whole = page.add_style_tag(content=WHOLE)
@@ -313,7 +318,7 @@ def visit(request: pytest.FixtureRequest, book: Path, browser: Browser, seen: di
             panels = error
         problems = list(opened.problems)
         lacks = accessible(opened, seen)
-        found = Visit(problems, files, width, wide, cut, formulas, bare, wrong, panels, first, lacks)
+        found = Visit(problems, nodes, files, width, wide, cut, formulas, bare, wrong, panels, first, lacks)
         faults = (problems, width > PHONE["width"], cut, bare, wrong, isinstance(panels, Exception), *lacks.values())
         clean = not any(faults)
         yield found
@@ -328,9 +333,9 @@ def each(pages: list[str]) -> pytest.MarkDecorator:
 
 
 def local(addresses: list[str], base: str) -> set[str]:
-    """The files behind these addresses, in the folder of the book; those of the panels' runtime aside."""
+    """The files behind these addresses, in the folder of the book; those that panels load aside."""
     paths = (unquote(each.split("?")[0].split("#")[0]) for each in addresses if each.startswith(base))
-    return {path.removeprefix(unquote(base)).lstrip("/") for path in paths if "/posenc/runtime" not in path}
+    return {path.removeprefix(unquote(base)).lstrip("/") for path in paths if not ASIDE.search(path)}
 
 
 def weight(book: Path, files: set[str]) -> int:
@@ -352,6 +357,20 @@ def test_opens_from_disk(visit: Visit) -> None:
 def test_keeps_its_budget(book: Path, visit: Visit) -> None:
     assert any(path.endswith(".css") for path in visit.files)
     assert weight(book, visit.files) <= BUDGET, f"{weight(book, visit.files):,} bytes: {sorted(visit.files)}"
+
+
+@each(PAGES)
+def test_has_few_elements(visit: Visit) -> None:
+    assert visit.nodes <= NODES
+
+
+def test_large_graphs_stand_apart_and_keep_their_budget(book: Path) -> None:
+    scripts = list((book / "_static/posenc/graphs").glob("*.js"))
+    pages = {page.name: page.read_text(encoding="utf-8") for page in (book / "chapters").glob("*.html")}
+    named = {name: page for page, text in pages.items() for name in re.findall(r'"apart": "(\w+)"', text)}
+    assert named
+    assert {script.stem for script in scripts} == set(named)
+    assert max(map(compressed, scripts)) <= GRAPHS
 
 
 @each(PAGES)
@@ -462,7 +481,8 @@ def test_over_http_the_same_files_are_loaded(
 def test_code_has_no_elements_without_a_colour_of_their_own(book: Path) -> None:
     page = (book / "chapters/rope.html").read_text(encoding="utf-8")
     assert '<span class="k">def</span>' in page
-    assert not re.findall(r'<span class="[npw]">', page)
+    assert not re.findall(r'<span class="(?:n|nn|o|p|w)">', page)
+    assert not re.findall(r'<span class="(\w+)">[^<]*</span><span class="\1">[^<]*</span>', page)
 
 
 def test_the_colours_of_the_notation_reach_the_formulas(book: Path, open_page: Open) -> None:

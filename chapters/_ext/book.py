@@ -227,14 +227,19 @@ class Citations(AuthorYearReferenceStyle):
         super().__post_init__()
 
 
-# Names, punctuation and spaces of code have the colour of the text around them: a third of a chapter's elements.
-COLOURLESS = re.compile(r'<span class="(?:n|p|w)">([^<]*)</span>')
+# Names, signs and spaces of code have the colour of the text around them: they are half of its elements. Neighbours of
+# one colour are one element.
+COLOURLESS = re.compile(r'<span class="(?:n|nn|o|p|w)">([^<]*)</span>')
+NEIGHBOURS = re.compile(r'<span class="(\w+)">([^<]*)</span><span class="\1">(?=[^<]*</span>)')
 
 
 def plainer(app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: object) -> None:
     """Takes the elements out of a page's code that no style tells from plain text."""
     if "body" in context:
-        context["body"] = COLOURLESS.sub(r"\1", context["body"])
+        body = COLOURLESS.sub(r"\1", context["body"])
+        while body != (joined := NEIGHBOURS.sub(r'<span class="\1">\2', body)):
+            body = joined
+        context["body"] = body
 
 
 def site(app: Sphinx) -> None:

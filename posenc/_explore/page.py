@@ -25,7 +25,6 @@ def element(explorer: Explorer, graphs: Mapping[str, bytes], values: Mapping[str
         "used": {key: used(graph) for key, graph in graphs.items()},
         "graphs": {key: base64.b64encode(graph).decode() for key, graph in graphs.items()},
     }
-    data = json.dumps(payload, ensure_ascii=True).replace("<", "\\u003c").replace("&", "\\u0026")
     stills = "".join(f'<div class="pe-still">{still}</div>' for still in _stills(explorer, values))
     state = ", ".join(f"{explorer.label(name)} {_short(value)}" for name, value in values.items())
     caption = f'<p class="pe-caption">{html.escape(explorer.caption)}</p>' if explorer.caption else ""
@@ -34,9 +33,14 @@ def element(explorer: Explorer, graphs: Mapping[str, bytes], values: Mapping[str
         f'<figcaption class="pe-title">{html.escape(explorer.title)}</figcaption>'
         f'<p class="pe-state">{html.escape(state)}</p>'
         f'<div class="pe-stills">{stills}</div>'
-        f'{caption}<script type="application/json" class="pe-data">{data}</script>'
+        f'{caption}<script type="application/json" class="pe-data">{escaped(payload)}</script>'
         "</figure>"
     )
+
+
+def escaped(payload: Mapping[str, Any]) -> str:
+    """JSON in which nothing could be markup."""
+    return json.dumps(payload, ensure_ascii=True).replace("<", "\\u003c").replace("&", "\\u0026")
 
 
 def _stills(explorer: Explorer, values: Mapping[str, Any]) -> list[str]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import hashlib
+import json
 import os
 import re
 import shutil
@@ -12,7 +14,12 @@ from typing import Any
 from sphinx.errors import ExtensionError
 from sphinx.util import logging
 
+from .._atomic import atomic
+from .page import escaped
+
 STATIC = Path(__file__).parent / "static"
+LARGE = 60_000  # characters of graphs that a page does not hold itself
+DATA = re.compile(r'(?<=class="pe-data">)(.*?)(?=</script>)', re.DOTALL)
 SHIPPED = ("page.js", "runtime.js", "runtime.wasm.gz", "style.css", "licences.txt")
 
 
@@ -38,6 +45,25 @@ def _bundled(app: Any) -> None:
 def _scripts(app: Any, page: str, template: str, context: dict[str, Any], doctree: Any) -> None:
     if "pe-panel" in context.get("body", ""):
         app.add_js_file("posenc/page.js", loading_method="async", **{"data-early": "yes"})
+        folder = Path(app.outdir) / "_static" / "posenc" / "graphs"
+        context["body"] = DATA.sub(lambda found: _apart(found[1], folder), context["body"])
+
+
+def _apart(data: str, folder: Path) -> str:
+    """Large graphs go into a script of their own, which a page loads when a reader comes near the panel."""
+    if len(data) < LARGE:
+        return data
+    spec = json.loads(data)
+    graphs = json.dumps(spec.pop("graphs"))
+    if len(graphs) < LARGE:
+        return data
+    name = hashlib.sha256(graphs.encode()).hexdigest()[:16]
+    folder.mkdir(parents=True, exist_ok=True)
+    script = folder / f"{name}.js"
+    if not script.exists():
+        with atomic(script) as part:
+            part.write_text(f'(globalThis.posencGraphs??={{}})["{name}"]={graphs};', encoding="ascii")
+    return escaped({**spec, "apart": name})
 
 
 def _explain(app: Any, error: Exception | None) -> None:
@@ -60,7 +86,12 @@ def failure(error: Any) -> str:
 def _copy(app: Any, error: Exception | None) -> None:
     if error or app.builder.format != "html":
         return
-    ship(Path(app.outdir) / "_static" / "posenc")
+    static = Path(app.outdir) / "_static" / "posenc"
+    ship(static)
+    pages = "".join(page.read_text(encoding="utf-8") for page in Path(app.outdir).rglob("*.html"))
+    for script in (static / "graphs").glob("*.js"):  # those of panels that are gone
+        if script.stem not in pages:
+            script.unlink()
 
 
 def ship(folder: Path) -> None:

@@ -145,7 +145,14 @@ function worker({ wasm }) {
   return there;
 }
 
-/** @type {(spec: Required<Spec>, id: string) => Engine} */
+/** The graphs of a panel: large ones stand in a script of their own. @param {Spec} spec */
+async function graphsOf({ graphs = {}, apart }) {
+  if (!apart) return graphs;
+  if (!globalThis.posencGraphs?.[apart]) await script(`graphs/${apart}.js`);
+  return /** @type {NonNullable<typeof globalThis.posencGraphs>} */ (globalThis.posencGraphs)[apart];
+}
+
+/** @type {(spec: Spec, id: string) => Engine} */
 function engine(spec, id) {
   const sliders = spec.controls.filter((c) => c.kind === "slider");
   /** @type {Map<string, Bytes>} */
@@ -166,9 +173,9 @@ function engine(spec, id) {
   return {
     link: true,
     async compute(values) {
-      const loaded = await load();
+      const [loaded, own] = await Promise.all([load(), graphsOf(spec)]);
       const key = variant(spec.controls, values);
-      const graph = graphs.get(key) ?? decode(spec.graphs[key]);
+      const graph = graphs.get(key) ?? decode(own[key]);
       graphs.set(key, graph);
       const inputs = sliders.map((c) => ({ name: c.name, integer: c.integer, value: values[c.name] }));
       try {
@@ -227,7 +234,7 @@ addEventListener("popstate", ({ state }) => {
 
 /** @param {Element} root */
 function open(root) {
-  /** @type {Required<Spec>} */
+  /** @type {Spec} */
   const spec = JSON.parse(root.querySelector(".pe-data")?.textContent ?? "");
   const panel = new Panel(root, spec, engine(spec, root.id));
   root.panel = panel;

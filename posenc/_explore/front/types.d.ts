@@ -108,6 +108,7 @@ export interface Spec {
   starts: Values;
   values: Values;
   graphs?: Record<string, string>;
+  apart?: string; // the script that has the graphs, if they are large
   used?: Record<string, string[]>;
 }
 
@@ -223,6 +224,7 @@ declare global {
   var posencRuntime: (scope: typeof globalThis) => void;
   var posencEngine: Runtime;
   var posencWasm: string | undefined;
+  var posencGraphs: Record<string, Record<string, string>> | undefined;
 
   interface Element {
     panel?: Panel;
