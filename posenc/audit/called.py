@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -22,6 +23,7 @@ MASKS = {  # what real tokens are marked with, where forward has an argument of 
     "src_key_padding_mask": torch.bool,
 }
 TURNED = ("mask", "key_padding_mask", "src_key_padding_mask")  # names under which True may as well mean padding
+DOUBLE = re.compile("[Dd]ouble|float64")  # in what a kernel says that has no float64
 STATES = ("past_key_values", "past_kv", "kv_cache", "cache", "past", "state", "layer_past")
 
 
@@ -149,7 +151,7 @@ class Called:
                 return form
             able.append(form)
         if not able:
-            if name in MASKS:
+            if name in MASKS and not DOUBLE.search(str(problem)):
                 raise Refused(f"`{name}` of forward is no mask of real tokens, (B, L)") from problem
             raise problem or ValueError(f"{name} cannot be given")
         return able[0]

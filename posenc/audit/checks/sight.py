@@ -34,9 +34,12 @@ def prefix(p: Probe) -> float:
 @check("two earlier tokens change places: does the last logit see it?")
 def order(p: Probe) -> float:
     p.other(p.x)
-    swapped, (a, b) = p.x.clone(), (p.n // 8, 3 * p.n // 8)
-    swapped[:, [a, b]] = swapped[:, [b, a]]
-    return p.off(p.logits(swapped)[:, -1], p.full[:, -1])
+    sizes = []
+    for a, b in ((p.n // 8, 3 * p.n // 8), (p.n - 4, p.n - 3)):  # far back, and within every window
+        swapped = p.x.clone()
+        swapped[:, [a, b]] = swapped[:, [b, a]]
+        sizes.append(p.off(p.logits(swapped)[:, -1], p.full[:, -1]))
+    return max(sizes)
 
 
 @check("how far does the first token act?")
@@ -86,7 +89,7 @@ def per_place(out: Tensor, reference: Tensor) -> Tensor:
 
 
 def _places(n: int) -> list[int]:
-    return sorted({max(1, n // 8), max(1, 3 * n // 8), max(1, n - 3)})
+    return sorted({max(1, n // 8), max(1, 3 * n // 8), n - 3, n - 1})
 
 
 def _embedding(p: Probe) -> nn.Embedding:

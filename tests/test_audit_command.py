@@ -1,0 +1,169 @@
+"""The command `python -m posenc.audit` and the plugin of pytest."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from posenc.audit import __main__ as command
+
+ROOT = Path(__file__).resolve().parents[1]
+MODULE = """
+import torch
+from torch import nn
+
+print("imported")
+
+class Right(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.tokens, self.cell, self.head = nn.Embedding(50, 16), nn.GRU(16, 16, batch_first=True), nn.Linear(16, 50)
+
+    def forward(self, tokens):
+        return self.head(self.cell(self.tokens(tokens))[0])
+
+class Wrong(Right):
+    def forward(self, tokens):
+        return super().forward(tokens) + len(tokens)
+
+class Sized(Right):
+    def __init__(self, size):
+        super().__init__()
+
+class Family:
+    right = Right()
+
+def make():
+    return Right()
+
+def broken():
+    raise RuntimeError("no weights here")
+
+def function(tokens):
+    return nn.functional.one_hot(tokens, 20).float()
+
+number = 3
+"""
+
+
+@pytest.fixture
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The name of a module in the present folder that the command can import."""
+    name = f"models_of_{abs(hash(tmp_path))}"
+    (tmp_path / f"{name}.py").write_text(MODULE, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    return name
+
+
+def test_status_0_and_a_table_if_nothing_fails(module: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for what in ("Right", "make", "function", "Family.right"):
+        assert command.main([f"{module}:{what}", "--only", "future, again"]) == 0
+        out = capsys.readouterr().out
+        assert "nothing fails; 2 pass" in out and "\nfuture  pass" in out
+
+
+def test_status_1_if_something_fails(module: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.main([f"{module}:Wrong", "--quiet"]) == 1
+    said = capsys.readouterr()
+    assert "1 of 29 tests fails (neighbours)" in said.out and said.err == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["nowhere"], "there is no folder 'nowhere'; an object to import is written MODULE:OBJECT"),
+        (["no.such.module:model"], "no.such.module cannot be imported: ModuleNotFoundError"),
+        (["{module}:missing"], "has no 'missing'"),
+        (["{module}:Sized"], "is a class that needs size"),
+        (["{module}:broken"], "broken() raises RuntimeError: no weights here"),
+        (["{module}:number"], "int cannot be called"),
+        (["{module}:Right", "--only", "stepp"], "there is no test 'stepp': use step"),
+        (["{module}:Right", "--tokens", "2"], "tokens is 2: use 8 or more"),
+        (["{module}:Right", "--html", "{module}.py/x.html", "--only", "again"], "posenc.audit: "),
+        ([], "say what to audit"),
+        (["nowhere", "--config"], "posenc.audit: "),
+    ],
+)  # fmt: skip
+def test_status_2_and_one_line_if_it_cannot_run(
+    arguments: list[str], words: str, module: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command.main([argument.replace("{module}", module) for argument in arguments]) == 2
+    err = capsys.readouterr().err
+    assert err.startswith("posenc.audit: ") and words in err and err.count("\n") == 1
+
+
+def test_json_and_html(module: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.main([f"{module}:Right", "--json", "a.json", "--html", "a.html", "--only", "again"]) == 0
+    assert json.loads((tmp_path / "a.json").read_text(encoding="utf-8"))["model"] == "Right"
+    assert (tmp_path / "a.html").read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
+    capsys.readouterr()
+    assert command.main([f"{module}:Wrong", "--json", "-", "--weights"]) == 1
+    whole = json.loads(capsys.readouterr().out)  # what the module prints goes elsewhere
+    assert whole["weights"] == "as they are"
+
+
+def test_the_list_names_every_test(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.main(["--list"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split()[0] == "again" and any("(more)" in line for line in lines)
+
+
+def test_progress_is_shown_in_a_terminal_alone(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command._progress() is None
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    show = command._progress()
+    assert show is not None
+    show("step", 3, 9)
+    assert "4/9 step" in capsys.readouterr().err
+
+
+def test_a_folder_without_transformers_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    assert command.main([str(tmp_path)]) == 2
+    assert "pip install transformers" in capsys.readouterr().err
+
+
+def test_a_configuration_is_read_without_transformers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    fields = {"model_type": "llama", "hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 2}
+    (tmp_path / "config.json").write_text(json.dumps(fields | {"rope_theta": 12345.0}), encoding="utf-8")
+    assert command.main([str(tmp_path), "--config"]) == 0
+    assert "12345" in capsys.readouterr().out.replace(",", "").replace(" ", "")
+    assert command.main([str(tmp_path), "--config", "--json", "-"]) == 0
+    assert json.loads(capsys.readouterr().out)["scheme"] == "rope"
+
+
+def test_the_module_runs_as_a_command(module: str, tmp_path: Path) -> None:
+    surroundings = {**os.environ, "PYTHONPATH": str(ROOT)}
+    arguments = [sys.executable, "-m", "posenc.audit", f"{module}:Wrong", "--only", "neighbours"]
+    done = subprocess.run(arguments, cwd=tmp_path, env=surroundings, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 1, done.stderr
+    assert "neighbours  fails" in done.stdout
+
+
+def test_the_plugin_fails_a_test_with_what_is_wrong(module: str, tmp_path: Path) -> None:
+    (tmp_path / "test_mine.py").write_text(
+        f"import {module} as models\n"
+        "def test_right(posenc_audit):\n    assert posenc_audit(models.Right(), require='future')['again'].passed\n"
+        "def test_wrong(posenc_audit):\n    posenc_audit(models.Wrong())\n"
+        "def test_needed(posenc_audit):\n    posenc_audit(models.Right(), require=['step'], only=['step', 'again'])\n",
+        encoding="utf-8",
+    )
+    surroundings = {**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    arguments = [sys.executable, "-m", "pytest", "-q", "-p", "posenc.audit.plugin", "test_mine.py"]
+    done = subprocess.run(arguments, cwd=tmp_path, env=surroundings, capture_output=True, text=True, timeout=120)
+    assert "2 failed, 1 passed" in done.stdout, done.stdout + done.stderr
+    assert "neighbours fails" in done.stdout and "Look at" in done.stdout
+    assert "step does not apply: Has no cache" in done.stdout

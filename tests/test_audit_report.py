@@ -1,0 +1,122 @@
+"""The report of an audit: rows, sentences, JSON and a page."""
+
+from __future__ import annotations
+
+import json
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from posenc.audit import Finding, Report, Verdict
+
+ROWS = (
+    Finding("again", "twice?", Verdict.PASS, 0.0),
+    Finding("future", "later tokens?", Verdict.PASS, 3.2e-15),
+    Finding("shift", "moved?", Verdict.PROPERTY, 2.51, "Absolute: <so it is> & stays."),
+    Finding("step", "cached?", Verdict.FAILS, 0.634, "The first token is wrong (step_ids).", "the cached path"),
+    Finding("rows", "padded?", Verdict.ERROR, None, "The model raised: IndexError: index 9 is out of bounds"),
+    Finding("crop", "taken back?", Verdict.NOT_APPLICABLE, None, "Has no crop of its cache."),
+    Finding("static", "static?", Verdict.NOT_APPLICABLE, None, "Has no generate."),
+    Finding("beams", "beams?", Verdict.NOT_APPLICABLE, None, "Has no generate."),
+    Finding("left_pad", "nan?", Verdict.FAILS, float("nan"), "Logits are not finite in this call."),
+)
+REPORT = Report(ROWS, {"model": "Mine <1>", "parameters": 7}, ("In float32.",))
+
+
+def test_a_finding_is_passed_unless_it_fails_or_raised() -> None:
+    assert [f.name for f in REPORT if not f.passed] == ["step", "rows", "left_pad"]
+    assert not REPORT.passed
+    assert REPORT.failures == (ROWS[3], ROWS[4], ROWS[8])
+    assert Report(ROWS[:3]).passed
+
+
+def test_findings_are_found_by_name() -> None:
+    assert REPORT["step"] is ROWS[3]
+    assert len(REPORT) == len(ROWS)
+    with pytest.raises(KeyError, match="no test 'steps' in this report: it has again, future"):
+        REPORT["steps"]
+
+
+def test_require_raises_with_what_fails_and_where_to_look() -> None:
+    REPORT.require("again", "shift")
+    with pytest.raises(
+        AssertionError, match=r"step fails, off by 0\.63: .*step_ids\)\. Look at the cached path\."
+    ) as raised:
+        REPORT.require("again", "step")
+    assert "rows" not in str(raised.value)
+    with pytest.raises(AssertionError, match=r"(?s)step fails.*rows error: The model raised"):
+        REPORT.require()
+    Report(ROWS[:3] + ROWS[5:8]).require()
+
+
+def test_what_is_required_must_apply() -> None:
+    with pytest.raises(AssertionError, match=r"crop does not apply: Has no crop of its cache\."):
+        REPORT.require("crop")
+
+
+def test_the_table_has_what_applies_and_below_it_the_rest_by_reason() -> None:
+    text = repr(REPORT)
+    lines = text.split("\n")
+    assert lines[0] == (
+        "Mine <1>: 3 of 9 tests fail (step, rows, left_pad); 2 pass, 1 is a property of the scheme, 3 do not apply"
+    )
+    assert "step      fails        0.63  The first token is wrong (step_ids). Look at the cached path." in lines
+    assert "again     pass            0" in lines
+    assert "future    pass      3.2e-15" in lines
+    assert lines[-1] == "In float32. Do not apply: crop (has no crop of its cache); static, beams (has no generate)."
+    assert max(map(len, lines)) <= 118
+
+
+@pytest.mark.parametrize("width", [80, 100])
+def test_lines_keep_a_width(width: int) -> None:
+    assert max(map(len, REPORT.text(width).split("\n"))) <= width
+
+
+def test_json_holds_everything_and_is_valid(tmp_path: Path) -> None:
+    text = REPORT.to_json(tmp_path / "new" / "report.json")
+    assert (tmp_path / "new" / "report.json").read_text(encoding="utf-8") == text
+
+    def refuse(constant: str) -> None:
+        raise AssertionError(f"{constant} is not JSON")
+
+    whole = json.loads(text, parse_constant=refuse)
+    assert whole["passed"] is False and whole["model"] == "Mine <1>" and whole["notes"] == ["In float32."]
+    assert [row["name"] for row in whole["findings"]] == [f.name for f in ROWS]
+    assert whole["findings"][3]["off"] == 0.634 and whole["findings"][8]["off"] == "nan"
+    assert whole["findings"][5] == {
+        "name": "crop", "question": "taken back?", "verdict": "does not apply", "passed": True, "off": None,
+        "cause": "Has no crop of its cache.", "look": "",
+    }  # fmt: skip
+
+
+class Page(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.links: list[str] = []
+        self.open: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.links += [value or "" for name, value in attrs if name in ("src", "href")]
+        if tag not in ("meta", "br"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def test_the_page_stands_by_itself_and_is_escaped(tmp_path: Path) -> None:
+    text = REPORT.to_html(tmp_path / "report.html")
+    assert (tmp_path / "report.html").read_text(encoding="utf-8") == text
+    page = Page()
+    page.feed(text)
+    assert page.open == [] and page.links == [] and "script" not in page.tags
+    assert page.tags.count("tr") == 1 + len(ROWS)
+    assert "Absolute: &lt;so it is&gt; &amp; stays." in text and "<so it is>" not in text
+    assert "Mine &lt;1&gt;" in text and "Look at:</b> the cached path" in text
+
+
+def test_a_report_of_nothing_is_shown() -> None:
+    assert "nothing fails" in repr(Report(()))
