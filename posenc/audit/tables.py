@@ -65,7 +65,7 @@ PATTERNS: dict[str, str] = {
     "exaone_moe": "sssf", "flint": "sfss", "gemma2": "sf", "gemma3_text": "sssssf", "gemma3n_text": "ssssf",
     "gemma4_text": "sssssf", "gemma4_unified_text": "sssssf", "gpt_oss": "sf", "granite_swa": "fsss",
     "granitemoe_swa": "fsss", "kolibri1": "ssssf", "mimo_v2_flash": "sssssf", "modernbert-decoder": "fss",
-    "olmo3": "sssf", "vaultgemma": "sf", "kimi_linear": "lllf", "minimax": "fl", "olmo_hybrid": "lllf",
+    "olmo3": "sssf", "vaultgemma": "sf", "minimax": "fl", "olmo_hybrid": "lllf",
     "qwen3_5_text": "lllf", "qwen3_5_moe_text": "lllf", "qwen3_next": "lllf", "bailing_hybrid": "lllllf",
     "llama4_text": "cccf",
 }  # fmt: skip

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from posenc.audit import tables
-from posenc.audit.reading.fields import HEADS, LAYERS, Fields
+from posenc.audit.reading.fields import HEADS, LAYERS, WINDOW, Fields
 from posenc.audit.reading.layers import Layer, key_heads
 from posenc.audit.reading.rope import own, rope_type, sets
 from posenc.audit.reading.rotation import ALLOWED, ANYWHERE, NEEDED, Rotation
@@ -154,7 +154,7 @@ def _layers(fields: Fields, layers: Sequence[Layer]) -> Iterator[str]:
     if isinstance(pattern, str) and count and len(pattern) != count:
         yield f"hybrid_override_pattern has {len(pattern)} letters, but there are {count} layers: write one for each."
     for kind in ("sliding", "chunked"):
-        if any(layer.kind == kind and layer.window is None for layer in layers):
+        if any(layer.kind == kind and layer.window is None for layer in layers) and fields.get(*WINDOW) is None:
             field = "sliding_window" if kind == "sliding" else "attention_chunk_size"
             yield f"there are {kind} layers, but no {field}: add it, or make them full."
     if fields.get("use_sliding_window") is True and fields.get("sliding_window") is None:

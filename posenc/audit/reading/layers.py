@@ -231,8 +231,10 @@ def key_heads(fields: Fields, kind: str = "full") -> int | None:
     own = attention.get("kv_n_heads") if isinstance(attention, Mapping) else None
     if kind == "sliding" and fields.get("swa_num_key_value_heads"):
         return fields.whole("swa_num_key_value_heads")
-    if kind == "full" and fields.get("num_global_key_value_heads"):
+    if kind == "full" and fields.get("num_global_key_value_heads") and fields.get("attention_k_eq_v"):
         return fields.whole("num_global_key_value_heads")
+    if kind == "full" and (full := _of_full_layers(fields, "num_key_value_heads")):
+        return full
     if fields.get("multi_query") and not fields.get("new_decoder_architecture"):
         return 1
     if fields.model_type in ("falcon", "bloom") and not fields.get("new_decoder_architecture"):
@@ -240,14 +242,18 @@ def key_heads(fields: Fields, kind: str = "full") -> int | None:
     return int(own) if own else fields.whole(*KV_HEADS) or fields.whole(*HEADS)
 
 
+def _of_full_layers(fields: Fields, name: str) -> int | None:
+    """A size of the layers without a window, as transformers writes sizes that are not the same in all layers."""
+    sizes = [one.get(name) for one in fields.table("per_layer_config").values() if isinstance(one, Mapping)]
+    return next((int(size) for size in sizes if size is not None), None)
+
+
 def head_size(fields: Fields, kind: str = "full") -> int | None:
     """Channels of a head in a layer of this kind, or None if the configuration does not say."""
     if kind == "full" and fields.get("global_head_dim"):
         return fields.whole("global_head_dim")
-    if kind == "full" and fields.get("per_layer_config"):  # as transformers writes what is not the same in all layers
-        sizes = [one.get("head_dim") for one in fields.table("per_layer_config").values() if isinstance(one, Mapping)]
-        if sizes and sizes[0] is not None:
-            return int(sizes[0])
+    if kind == "full" and (own := _of_full_layers(fields, "head_dim")):
+        return own
     if kind == "sliding" and fields.get("swa_head_dim"):
         return fields.whole("swa_head_dim")
     content = fields.whole("qk_nope_head_dim", least=0)

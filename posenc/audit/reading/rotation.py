@@ -82,8 +82,9 @@ class Rotation:
 
     @cached_property
     def longest(self) -> float:
-        """Positions that the slowest rotating plane needs for a turn."""
-        return FULL_TURN / min(each for each in self.frequencies if each > 0)
+        """Positions that the slowest rotating plane needs for a turn; infinity if none rotates."""
+        turning = [each for each in self.frequencies if each > 0]
+        return FULL_TURN / min(turning) if turning else math.inf
 
     def new_planes(self, length: int) -> list[int] | None:
         """Planes whose angles, in a text of `length` tokens, go beyond all that training has shown; None if unknown.

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 import textwrap
-from typing import TYPE_CHECKING
+from typing import Any
 
-if TYPE_CHECKING:
-    from posenc.audit.config import Reading
-    from posenc.audit.reading.rotation import Rotation
+from posenc.audit.reading.rotation import Rotation
+
+Reading = Any  # posenc.audit.config.Reading, which prints itself by this module and so cannot be imported here
 
 NAMES = {
     "rope": "RoPE", "alibi": "ALiBi", "learned": "a learned table", "sinusoidal": "sinusoidal", "nope": "none (NoPE)",
@@ -87,7 +87,8 @@ def _rotation(kind: str, one: Rotation, reading: Reading) -> list[str]:
         parts.append(f"{one.never_turned} of {one.planes} did not complete a turn over {one.seen} tokens")
     if one.context and one.trained != one.context and (new := one.new_planes(one.context)) is not None:
         parts.append(f"{len(new)} reach new angles at {one.context}")
-    parts.append(f"the slowest turns once in {one.longest:.0f} tokens")
+    if one.longest < math.inf:
+        parts.append(f"the slowest turns once in {one.longest:.0f} tokens")
     if reach := one.reach or one.context:
         parts.append(f"Σ cos(mθ) < 0 {f'first at offset {one.bound}' if one.bound else f'nowhere up to {reach}'}")
     factor = one.attention_factor**2 * reading.score_factor
