@@ -227,7 +227,8 @@ def test_variants_that_heal_a_failing_test_are_named() -> None:
 
     found = one(Windowed(8), "future")
     assert found.verdict == "fails"
-    assert found.cause.endswith("It passes with a window of 64, the rest unchanged.")
+    assert found.cause.startswith("It passes with a window of 64, the rest unchanged.")
+    assert found.look.startswith("where the window is applied")
 
 
 # ---- bad input -------------------------------------------------------------------------------------------------------

@@ -68,6 +68,11 @@ def test_the_table_has_what_applies_and_below_it_the_rest_by_reason() -> None:
     assert max(map(len, lines)) <= 118
 
 
+def test_the_summary_names_what_others_follow_from() -> None:
+    more = tuple(Finding(name, "?", Verdict.FAILS, 1.0, "It follows from `step`.") for name in ("chunks", "crop"))
+    assert Report(ROWS[:4] + more).summary.startswith("3 of 6 tests fail (step, and 2 that follow)")
+
+
 @pytest.mark.parametrize("width", [80, 100])
 def test_lines_keep_a_width(width: int) -> None:
     assert max(map(len, REPORT.text(width).split("\n"))) <= width

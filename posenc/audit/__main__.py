@@ -10,6 +10,7 @@ import json
 import os
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from torch import nn
 from posenc.audit.adapter import first_line
 from posenc.audit.called import needed
 from posenc.audit.checks import CHECKS
-from posenc.audit.config import read_config
+from posenc.audit.config import Reading, read_config
 from posenc.audit.report import Report
 from posenc.audit.run import audit
 
@@ -89,7 +90,7 @@ def _audit(args: argparse.Namespace) -> int:
     if args.weights:
         options["randomise"] = False
     with contextlib.redirect_stdout(sys.stderr if args.json == "-" else sys.stdout):  # what is imported may print
-        model, notes = _model(args)
+        model, options["configuration"], notes = _model(args)
     report = audit(model, more=args.more, progress=None if args.quiet else _progress(), **options)
     report = Report(report.findings, report.facts, (*notes, *report.notes))
     if args.html:
@@ -103,16 +104,20 @@ def _audit(args: argparse.Namespace) -> int:
     return PASSED if report.passed else FAILED
 
 
-def _model(args: argparse.Namespace) -> tuple[Any, tuple[str, ...]]:
-    """The model that is named, and notes about how it was made."""
+def _model(args: argparse.Namespace) -> tuple[Any, Reading | None, tuple[str, ...]]:
+    """The model that is named, what its configuration says of angles and windows, and notes about how it was made."""
     path = Path(args.what)
     if not path.exists():
-        return imported(args.what), ()
+        return imported(args.what), None, ()
     tiny = _transformers("tiny")
-    if args.weights:
-        return tiny.load(path), ()
-    made = tiny.tiny(path)
-    return made.model, tuple(f"{note[:1].upper()}{note[1:].rstrip('.')}." for note in made.notes)
+    made = None if args.weights else tiny.tiny(path)
+    model = tiny.load(path) if made is None else made.model
+    notes = () if made is None else made.notes
+    try:
+        reading = replace(read_config(model.config), scheme="unknown")  # what a shift does is for the tests to say
+    except (ValueError, TypeError):  # a field that cannot be read is the business of --config
+        reading = None
+    return model, reading, tuple(f"{note[:1].upper()}{note[1:].rstrip('.')}." for note in notes)
 
 
 def imported(what: str) -> Any:
@@ -166,6 +171,7 @@ def _knobs(args: argparse.Namespace) -> int:
 
 def _transformers(part: str) -> Any:
     """A module of `posenc.audit.hf`; raises Cannot where transformers is not installed."""
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "critical")  # its advice on kernels is for those who use the model
     try:
         importlib.import_module("transformers")
     except ImportError as error:

@@ -99,7 +99,10 @@ class Report:
         }
         rest = [f"{count[verdict]} {said[count[verdict] > 1]}" for verdict, said in words.items() if count[verdict]]
         fail = "fails" if len(bad) == 1 else "fail"
-        begin = f"{len(bad)} of {len(self.findings)} tests {fail} ({', '.join(bad)})" if bad else "nothing fails"
+        later = [f.name for f in self.failures if f.cause.startswith("It follows from")]
+        named = [name for name in bad if name not in later] or bad
+        told = ", ".join(named) + (f", and {len(bad) - len(named)} that follow" if len(named) < len(bad) else "")
+        begin = f"{len(bad)} of {len(self.findings)} tests {fail} ({told})" if bad else "nothing fails"
         return "; ".join([begin, *([", ".join(rest)] if rest else [])])
 
     def to_json(self, path: str | os.PathLike[str] | None = None) -> str:

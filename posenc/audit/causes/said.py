@@ -1,0 +1,51 @@
+"""What a verdict is made of, and what decides it: one function for each test, registered under its name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from posenc.audit.measures import Measures
+from posenc.audit.probe import Measurement
+from posenc.audit.verdict import Verdict
+
+PASS, FAILS, PROPERTY, NONE = Verdict.PASS, Verdict.FAILS, Verdict.PROPERTY, Verdict.NOT_APPLICABLE
+FOLLOWS = "It follows from"  # how the cause of a failure begins that a simpler test explains
+
+
+class Said(NamedTuple):
+    """A verdict, what it means, and where to look."""
+
+    verdict: Verdict
+    cause: str = ""
+    look: str = ""
+    off: float | None = None
+    """The size that decided, where it is not the test's own."""
+
+
+Judge = Callable[[Measurement, Measures], Said]
+JUDGES: dict[str, Judge] = {}
+"""What decides a test's verdict where its number alone does not."""
+
+
+def judges(*names: str) -> Callable[[Judge], Judge]:
+    """Registers what decides the verdict of tests of these names."""
+
+    def register(function: Judge) -> Judge:
+        JUDGES.update(dict.fromkeys(names, function))
+        return function
+
+    return register
+
+
+def follows(name: str, m: Measures) -> Said:
+    """The verdict of a test that fails as a simpler one does."""
+    said = JUDGES[name](m[name], m)
+    if said.verdict != FAILS or said.cause.startswith(FOLLOWS):
+        return Said(said.verdict, said.cause)
+    return Said(FAILS, f"{FOLLOWS} `{name}`.")
+
+
+def number(off: float | None) -> str:
+    """A size as a sentence has it."""
+    return "nothing" if off is None else f"{off:.2g}"
