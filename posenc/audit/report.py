@@ -89,7 +89,7 @@ class Report:
 
     @property
     def summary(self) -> str:
-        """One line: how many tests, and which fail."""
+        """How many tests there are and which fail, in one line."""
         count = {verdict: sum(f.verdict == verdict for f in self.findings) for verdict in Verdict}
         bad = [f.name for f in self.failures]
         words = {

@@ -36,7 +36,7 @@ class Finding:
 
     @property
     def passed(self) -> bool:
-        """Whether nothing is wrong: true of a pass, of a property, and of a test that does not apply."""
+        """Whether nothing is wrong, as in a pass, a property, and a test that does not apply."""
         return self.verdict not in (Verdict.FAILS, Verdict.ERROR)
 
     @property
