@@ -185,6 +185,53 @@ def test_a_cache_that_is_an_argument_of_forward_is_used() -> None:
     assert report["step_ids"].verdict == "does not apply"
 
 
+def test_positions_that_forward_needs_are_made() -> None:
+    class Needs(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = Llama()
+
+        def forward(self, idx: Tensor, input_pos: Tensor, mask: Tensor) -> Tensor:
+            return self.inner(idx, input_pos.view(1, -1).expand_as(idx), mask)
+
+    report = audit(Needs())
+    assert not report.failures, str(report)
+    assert report["shift"].verdict == report["left_pad"].verdict == "pass"
+
+
+def test_targets_are_given_where_there_is_one_row_of_logits_without() -> None:
+    class Last(nn.Module):
+        """As nanoGPT."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = GPT()
+
+        def forward(self, idx: Tensor, targets: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
+            logits = self.inner(idx)
+            if targets is None:
+                return logits[:, [-1]], None
+            return logits, nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
+
+    report = audit(Last())
+    assert not report.failures, str(report)
+    assert report["prefix"].verdict == "pass"
+
+
+def test_running_statistics_stay_as_they_are() -> None:
+    class Normed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.tokens, self.norm, self.head = nn.Embedding(40, 8), nn.BatchNorm1d(8), nn.Linear(8, 40)
+
+        def forward(self, tokens: Tensor) -> Tensor:
+            return self.head(self.norm(self.tokens(tokens).transpose(1, 2)).transpose(1, 2))
+
+    model = Normed().train()
+    audit(model, only=["neighbours"])
+    assert model.norm.num_batches_tracked == 0 and model.norm.training
+
+
 def test_an_adapter_of_one_s_own_is_used_as_it_is() -> None:
     class Mine:
         takes_positions, takes_mask, vocabulary = True, False, 50
@@ -198,9 +245,11 @@ def test_an_adapter_of_one_s_own_is_used_as_it_is() -> None:
     mine = Mine()
     assert isinstance(mine, Adapter)
     assert adapt(mine) is mine
+    before = Mine.module.head.weight.clone()
     report = audit(mine)
     assert not report.failures
     assert report["left_pad"].verdict == "does not apply"
+    assert torch.equal(before, Mine.module.head.weight)
 
 
 def test_a_method_of_a_module_is_asked_about_a_copy_of_it() -> None:
@@ -373,9 +422,9 @@ def test_a_small_vocabulary(size: int) -> None:
         (lambda tokens: nn.functional.one_hot(tokens, 9).float()[:, -1:], "a row for each token"),
         (lambda tokens: None, "returns None: return logits"),
         (lambda tokens: "words", "returns str"),
-        (lambda tokens, labels: tokens, "cannot be called with one token"),
+        (lambda tokens, labels: tokens, "cannot be called with two tokens"),
         ("model", "str cannot be called"),
-        (nn.Linear(3, 3), "cannot be called with one token"),
+        (nn.Linear(3, 3), "cannot be called with two tokens"),
     ],
     ids=["vector", "integers", "last", "none", "text", "arguments", "string", "linear"],
 )  # fmt: skip

@@ -32,7 +32,8 @@ class Called:
 
     Positions go in as (B, L), or as (L,) where the model takes those only. If the module has methods `step`, `reorder`
     or `crop`, they are used. Otherwise a cache is an argument of forward named as in `STATES`, and comes back beside
-    the logits.
+    the logits. Positions or a mask that forward needs are made, and `targets` are given if there is one row of logits
+    without.
 
     Args:
         model: a module, a function, or a method of a module.
@@ -45,7 +46,11 @@ class Called:
     def __init__(self, model: Callable[..., Any], vocabulary: int | None = None) -> None:
         self.model = model
         self.module = model if isinstance(model, nn.Module) else _owner(model)
-        names = _names(model.forward if isinstance(model, nn.Module) else model)
+        function = model.forward if isinstance(model, nn.Module) else model
+        names = _names(function)
+        self._names, self.needed = names, needed(function)[1:]
+        self.targets = False
+        """Whether forward gets the tokens as targets, too."""
         self.position_name = next((name for name in POSITIONS if name in names), None)
         self.mask_name = next((name for name in MASKS if name in names), None)
         self.state_name = next((name for name in STATES if name in names), None)
@@ -69,7 +74,24 @@ class Called:
         given |= self._positions(positions, self.position_name) | self._mask(mask, self.mask_name)
         if self.use_cache and self.state_name is not None:
             given["use_cache"] = False
-        return found(self.model(tokens, **given))
+        return found(self._called(tokens, given))
+
+    def _called(self, tokens: Tensor, given: dict[str, Any]) -> Any:
+        """What the model returns, with what it cannot do without."""
+        if self.position_name in self.needed and self.position_name not in given:
+            count = _count(tokens)
+            if self.rows is None:
+                try:
+                    found(self.model(tokens, **given, **{self.position_name: count.expand_as(tokens)}))
+                    self.rows = True
+                except Exception:  # it may take them as (L,)
+                    self.rows = False
+            given = given | {self.position_name: count.expand_as(tokens) if self.rows else count}
+        if self.mask_name in self.needed and self.mask_name not in given:
+            given = given | self._mask(torch.ones_like(tokens), self.mask_name)
+        if self.targets:
+            given = given | {"targets": tokens}
+        return self.model(tokens, **given)
 
     def _own_step(
         self, tokens: Tensor, state: Any, positions: Tensor | None = None, mask: Tensor | None = None
@@ -77,7 +99,7 @@ class Called:
         owner: Any = self.module or self.model
         step = owner.step
         names = _names(step)
-        self._settle(tokens, None, mask)
+        self._settle(tokens, positions, mask)
         position_name = next((name for name in POSITIONS if name in names), None)
         mask_name = next((name for name in MASKS if name in names), None)
         given = self._positions(positions, position_name, "step") | self._mask(mask, mask_name, "step")
@@ -92,7 +114,7 @@ class Called:
         given: dict[str, Any] = {}
         given |= self._positions(positions, self.position_name) | self._mask(mask, self.mask_name)
         given |= {"use_cache": True} if self.use_cache else {}
-        out = self.model(tokens, **given, **{str(self.state_name): state})
+        out = self._called(tokens, given | {str(self.state_name): state})
         logits = found(out)
         kept = getattr(out, str(self.state_name), None)
         if kept is None and isinstance(out, dict):
@@ -140,10 +162,10 @@ class Called:
 
     def _best(self, tokens: Tensor, forms: dict[Any, Tensor], name: str) -> Any:
         """The first form that changes nothing, though it says what is so anyway; else the first that does not raise."""
-        plain, able, problem = found(self.model(tokens)), [], None
+        plain, able, problem = found(self._called(tokens, {})), [], None
         for form, value in forms.items():
             try:
-                out = found(self.model(tokens, **{name: value}))
+                out = found(self._called(tokens, {name: value}))
             except Exception as error:  # a model may raise anything at a shape that it does not expect
                 problem = problem or error
                 continue
@@ -157,15 +179,26 @@ class Called:
         return able[0]
 
     def _vocabulary(self) -> int:
+        tokens = torch.zeros(1, 2, dtype=torch.long, device=device_of(self.module))
+        modes = {} if self.module is None else {each: each.training for each in self.module.modules()}
         try:
-            out = found(self.model(torch.zeros(1, 1, dtype=torch.long, device=device_of(self.module))))
+            for each in modes:
+                each.training = False  # running statistics stay as they are
+            with torch.no_grad():
+                out = found(self._called(tokens, {}))
+                if out.shape[1] == 1 and "targets" in self._names:  # as nanoGPT does
+                    self.targets = True
+                    out = found(self._called(tokens, {}))
         except Unfit:
             raise
         except Exception as error:
             raise Unfit(
-                f"the model cannot be called with one token, int64 (1, 1): {said(error)}; "
+                f"the model cannot be called with two tokens, int64 (1, 2): {said(error)}; "
                 f"pass a function of (tokens, positions=None, mask=None) that returns logits (B, L, V)"
             ) from error
+        finally:
+            for each, mode in modes.items():
+                each.training = mode
         tables = [m.num_embeddings for m in (self.module or nn.Module()).modules() if isinstance(m, nn.Embedding)]
         return out.shape[-1] if not tables or out.shape[-1] in tables else min(out.shape[-1], tables[0])
 

@@ -179,6 +179,8 @@ def _prepared(given: Adapter, randomise: bool | str, seed: int, notes: list[str]
     except Exception as error:  # locks, handles, tensors with a history: a module may hold anything
         notes.append(f"The model cannot be copied ({first_line(error, 60)}): it is audited as it is.")
         return given, False
+    if adapter.module is module:  # an attribute of the adapter's class
+        adapter.module = copy.deepcopy(module)
     assert adapter.module is not None
     if module.training:
         adapter.module.eval()

@@ -29,7 +29,7 @@ def randomise(model: nn.Module, seed: int = 0) -> nn.Module:
 
     Example:
         >>> from posenc.audit.weights import randomise
-        >>> float(randomise(nn.Linear(100, 1000)).weight.std())  # doctest: +ELLIPSIS
+        >>> float(randomise(nn.Linear(100, 1000)).weight.detach().std())  # doctest: +ELLIPSIS
         0.1...
     """
     g = torch.Generator().manual_seed(seed)
