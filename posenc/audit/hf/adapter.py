@@ -13,7 +13,7 @@ import inspect
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -53,8 +53,8 @@ class TransformersAdapter:
         model: a `PreTrainedModel` that returns logits.
     """
 
-    explained = {ALL_KEYS: "It follows from which keys a layer selects: a change of the selection has no gradient, and "
-                 "equal tokens tie."}  # fmt: skip
+    explained: ClassVar[dict[str, str]] = {ALL_KEYS: "It follows from which keys a layer selects: a change of the "
+                                           "selection has no gradient, and equal tokens tie."}  # fmt: skip
     """Variants under which a test that fails is no bug when it passes, and why."""
 
     def __init__(self, model: Any) -> None:

@@ -16,7 +16,7 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -143,7 +143,7 @@ def prophetnet_axes() -> list[Shown]:
 def roberta_generate() -> list[Shown]:
     found = []
     for kind in BUGS["roberta_generate"].architectures:
-        language = {"default_language": "en_XX"} if kind == "xmod" else {}
+        language: dict[str, Any] = {"default_language": "en_XX"} if kind == "xmod" else {}
         model = build(kind, is_decoder=True, **language)
         ids = torch.arange(GIVEN)[None] + model.config.pad_token_id + 1
         found.append(Shown(kind, against_pass(model), against_pass(model, position_ids=ids)))
@@ -256,7 +256,7 @@ def mamba_chunks() -> list[Shown]:
     known="huggingface/transformers#48989 and #47513, for Nemotron-H",
 )  # fmt: skip
 def time_step_floor() -> list[Shown]:
-    own = {
+    own: dict[str, dict[str, Any]] = {
         "zamba2": {"num_key_value_heads": 4, "n_mamba_heads": 8, "mamba_headdim": 16, "mamba_expand": 2,
                    "mamba_ngroups": 1, "attention_hidden_size": 128, "attention_head_dim": 32, "mamba_d_state": 16,
                    "layers_block_type": ["mamba", "hybrid"]},
@@ -313,6 +313,28 @@ def mpt_flags() -> list[Shown]:
         return [Shown("mpt", off(flagged, without), off(of(False), without))]
     finally:
         modeling_mpt.build_mpt_alibi_tensor = biased
+
+
+@bug(
+    "The number of channels that rotate is documented and never read", "minimax_m3_vl_text",
+    where=("models/minimax_m3_vl/configuration_minimax_m3_vl.py:109",
+           "models/minimax_m3_vl/modeling_minimax_m3_vl.py:296"),
+    sees="rotary_dim is 64 by default and all 128 channels of a head rotate; partial_rotary_factor in rope_parameters "
+    "is read, which the default does not have.",
+    test="knobs", control="partial_rotary_factor 0.5 in rope_parameters",
+    known="huggingface/transformers#48241 is the same in MiniMax-M2, mended in #48486",
+)  # fmt: skip
+def minimax_m3_part() -> list[Shown]:
+    """By how many of the 64 channels that should stay, over 64, the rotation is too wide."""
+    from transformers.models.minimax_m3_vl import MiniMaxM3VLTextConfig
+    from transformers.models.minimax_m3_vl.modeling_minimax_m3_vl import MiniMaxM3VLRotaryEmbedding
+
+    def surplus(**fields: Any) -> float:
+        config = MiniMaxM3VLTextConfig(**fields)
+        return 2 * len(MiniMaxM3VLRotaryEmbedding(cast("Any", config)).inv_freq) / config.rotary_dim - 1
+
+    part = {"rope_type": "default", "rope_theta": 5e6, "partial_rotary_factor": 0.5}
+    return [Shown("minimax_m3_vl_text", surplus(), surplus(rope_parameters=part))]
 
 
 def packing_by_default() -> Shown:

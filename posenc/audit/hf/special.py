@@ -109,3 +109,19 @@ SCALES = {
     "beam": "layers without rotation scale queries by (1 + position / 2048) ** 0.1",
     "ministral3": "llama_4_scaling_beta scales queries by the logarithm of their position",
 }
+
+# Fields that are read where the tiny model cannot show it
+_V4 = "no layer of the tiny model is of that kind, or rope_parameters is given"
+READ_ELSEWHERE = {
+    ("cpmant", "position_bias_max_distance"): "read at distances beyond 256",
+    ("cohere2_moe", "prefix_dense_sliding_window_pattern"): "read where layers are made from patterns",
+    ("deepseek_v4", "rope_theta"): _V4,
+    ("deepseek_v4", "compress_rope_theta"): _V4,
+    ("deepseek_v4", "rope_parameters.main.rope_theta"): _V4,
+    (
+        "dots3_note_text",
+        "rope_parameters.indexed_attention.partial_rotary_factor",
+    ): "qk_rope_head_dim is the rotary part",
+    ("qwen2_moe", "max_window_layers"): "read where more than one layer in turn has a window",
+    ("xlm", "sinusoidal_embeddings"): "read when weights are drawn",
+}

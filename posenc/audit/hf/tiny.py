@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 import re
 import warnings
@@ -165,7 +166,7 @@ def load(folder: str | os.PathLike[str], *, dtype: torch.dtype = torch.float32) 
     with quiet():
         from transformers import AutoModelForCausalLM
 
-        config = _made(_class(data, str(folder)), data)
+        config = made(_class(data, str(folder)), data)
         return AutoModelForCausalLM.from_pretrained(
             os.fspath(_folder(folder)), config=config, dtype=dtype, local_files_only=True, trust_remote_code=False,
             use_safetensors=True,
@@ -250,14 +251,14 @@ def quiet() -> Iterator[None]:
     """Without the advice that transformers gives to those who mean to use a model."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        from transformers.utils import logging
+        from transformers.utils import logging as theirs
 
-        before = logging.get_verbosity()
-        logging.set_verbosity(logging.CRITICAL)
+        before = theirs.get_verbosity()
+        theirs.set_verbosity(logging.CRITICAL)
         try:
             yield
         finally:
-            logging.set_verbosity(before)
+            theirs.set_verbosity(before)
 
 
 def shrunk(fields: Mapping[str, Any], shape: Shape) -> dict[str, Any]:
@@ -326,7 +327,7 @@ def _kinds(fields: Mapping[str, Any], shape: Shape) -> tuple[dict[str, list[Any]
     if not lists:
         return {}, shape.layers
     chosen: list[int] = []
-    seen = set()
+    seen: set[tuple[str, ...]] = set()
     for layer, entries in enumerate(zip(*lists.values(), strict=True)):
         # A base or an interval for each layer is a number, not a kind
         kind = tuple(str(entry) for name, entry in zip(lists, entries, strict=True)
@@ -428,10 +429,10 @@ def _built(found: _Found, shape: Shape, seed: int) -> tuple[nn.Module, int]:
     """The model of one shape, if it is small enough and answers."""
     from transformers import AutoModelForCausalLM
 
-    whole = _made(found.cls, found.data) if found.data else _default(found)
+    whole = made(found.cls, found.data) if found.data else _default(found)
     keywords = merged(found.data or found.special.default, shrunk(whole.to_dict(), shape))
     keywords = merged(keywords, found.special.small)
-    config = _made(found.cls, {name: value for name, value in keywords.items() if name not in UNTRUSTED})
+    config = made(found.cls, {name: value for name, value in keywords.items() if name not in UNTRUSTED})
     if type(config) not in AutoModelForCausalLM._model_mapping:
         raise CannotBuild(f"{found.model_type} is no causal language model")
     with torch.device("meta"):
@@ -469,7 +470,7 @@ def _default(found: _Found) -> Any:
         raise CannotBuild(f"the configuration of {found.model_type} has no default: {_short(error)}") from error
 
 
-def _made(cls: Any, keywords: Mapping[str, Any]) -> Any:
+def made(cls: Any, keywords: Mapping[str, Any]) -> Any:
     """A configuration; fields that a class computes and does not take are left out when it says so."""
     left = {name: value for name, value in keywords.items() if name not in ("model_type", "transformers_version")}
     for _ in range(12):
