@@ -76,6 +76,7 @@ SETTINGS: dict[str, list[dict[str, Any]]] = {
         {"factor": 4.0, "attention_factor": 1.25},
         {"factor": None, "original_max_position_embeddings": 1024},
         {"factor": 0.5},
+        {"factor": 4.0, "rope_theta": 100.0, "beta_fast": 64},
     ],
     "longrope": [
         {"short_factor": HALF * 2, "long_factor": DIVISORS, "original_max_position_embeddings": 1024},
@@ -106,6 +107,24 @@ def test_every_rope_type_is_that_of_transformers(kind: str, length: int) -> None
             found = only(read_config(written))
             torch.testing.assert_close(torch.tensor(found.at(length)), want, rtol=2e-6, atol=0, check_dtype=False)
             assert math.isclose(found.attention_factor, factor, rel_tol=1e-12), parameters
+
+
+def test_rope_parameters_by_kind_of_layer_are_read_as_transformers_does() -> None:
+    """It looks for `truncate` beside the kinds of layers, so that the one inside has no effect."""
+    pytest.importorskip("transformers")
+    from transformers import Gemma3TextConfig
+    from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
+
+    own = {**YARN, "original_max_position_embeddings": 4096, "truncate": False, "rope_theta": 1e6}
+    config = Gemma3TextConfig(
+        **GEMMA, rope_parameters={"full_attention": own, "sliding_attention": {"rope_theta": 1e4}}
+    )
+    want, factor = ROPE_INIT_FUNCTIONS["yarn"](config, "cpu", layer_type="full_attention")
+    found = read_config(config).rotations["full_attention"]
+    assert found is not None and math.isclose(found.attention_factor, factor)
+    torch.testing.assert_close(torch.tensor(found.frequencies), want, rtol=2e-6, atol=0, check_dtype=False)
+    flat = only(read_config({"head_dim": 256, "max_position_embeddings": 32_768, "rope_parameters": own}))
+    assert flat.frequencies != found.frequencies
 
 
 def test_no_rope_type_of_transformers_is_missing() -> None:
@@ -159,6 +178,12 @@ def test_the_bound_is_the_first_offset_with_a_negative_sum(dims: int, base: floa
     sums = torch.tensor(plain(dims, base), dtype=torch.float64).outer(offsets).cos().sum(0)
     assert int(offsets[sums < 0][0]) == want == first_negative(plain(dims, base), 8000)
     assert first_negative(plain(dims, base), want - 1) is None
+
+
+@pytest.mark.parametrize("frequencies", [(0.01,) * 4, (1.0,), (0.3, 0.02), (0.5, 0.01, 0.01, 0.01), (0.0, 0.0)])
+def test_positions_that_are_skipped_hold_no_negative_sum(frequencies: tuple[float, ...]) -> None:
+    sums = ((m, sum(math.cos(m * each) for each in frequencies)) for m in range(1, 1000))
+    assert first_negative(frequencies, 999) == next((m for m, total in sums if total < 0), None)
 
 
 @pytest.mark.parametrize("context", [1024, 4096, 16_384])
@@ -242,6 +267,18 @@ def test_kinds_of_layers_and_those_that_do_not_rotate(
     reading = read_config(config)
     assert (reading.kinds, reading.without_rotation) == (kinds, without)
     assert len(reading.layers) == config["num_hidden_layers"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "window"),
+    [
+        ({"sliding_window": 512}, 512), ({"model_type": "modernbert-decoder", "local_attention": 128}, 64),
+        ({"sliding_window_size": 128}, 128), ({"sliding_window": 0}, None), ({"sliding_window": -1}, None),
+        ({"sliding_window": 131_072}, None), ({"sliding_window": 131_071}, 131_071),
+    ],
+)  # fmt: skip
+def test_windows_that_act(fields: dict[str, Any], window: int | None) -> None:
+    assert {layer.window for layer in read_config({**LLAMA, **fields}).layers} - {None} == {window} - {None}
 
 
 @pytest.mark.parametrize(
@@ -329,6 +366,9 @@ def test_deepseek_multiplies_all_scores_and_yarn_those_of_rotated_channels() -> 
         ({**LLAMA, "model_type": "mistral", "sliding_window": 4096}, 0, 8192, 131_072 * 4096),
         ({**LLAMA, "full_attention_interval": 4}, 2 * 8 * 128 * 8 * 2, 1, 32_768),
         ({**LLAMA, "v_head_dim": 64}, 2 * 8 * (128 + 64) * 32, 1, 98_304),
+        ({**DEEPSEEK, "model_type": "longcat_flash", "num_hidden_layers": 2}, 2 * 2 * 2 * 576, 1, 4608),
+        ({**DEEPSEEK, "index_topk": 8, "index_head_dim": 128, "num_hidden_layers": 2,
+          "indexer_types": ["full", "shared"]}, 2 * (2 * 576 + 128), 1, 2560),
     ],
 )  # fmt: skip
 def test_a_cache_holds_keys_values_or_latents_and_drops_what_a_window_cannot_see(

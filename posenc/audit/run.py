@@ -140,7 +140,7 @@ def expected(configuration: Any, reference: Any) -> Expected:
         reading = configuration if isinstance(configuration, Reading) else read_config(configuration)
         scheme = SCHEMES.get(reading.scheme)
         angles = [list(each) for each in reading.at(24).frequencies.values()]
-        windows = [layer.window for layer in reading.layers if layer.kind not in ("linear", "none")]
+        windows = [layer.window for layer in reading.layers if layer.kind not in ("linear", "mlp")]
         if windows and None not in windows and len(windows) == len(reading.layers):
             reach = sum(w - 1 for w in windows if w is not None)
     if isinstance(reference, torch.Tensor) or (
