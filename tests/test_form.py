@@ -24,7 +24,7 @@ HIDDEN = {"hide-input", "hide-cell", "remove-input", "remove-cell"}
 CHAPTERS = {path.stem: path for path in sorted(normalise.CHAPTERS.glob("*.ipynb"))}
 #: Still in the form of the first edition.
 LATER = {
-    "attention", "bugs", "decoding",
+    "attention", "bugs",
 }  # fmt: skip
 NEW = sorted(set(CHAPTERS) - LATER - {"index"})
 #: Chapters of a scheme that has no formula of its own, or is told in another chapter.
