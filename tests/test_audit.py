@@ -119,6 +119,27 @@ def test_counting_from_another_number_is_a_property_with_its_number() -> None:
     assert "The model counts from 2" in found.cause
 
 
+class Warm(Llama):
+    """Queries grow with their position."""
+
+    scales = "a temperature that grows with the position"
+
+    def rotate(self, q: Tensor, k: Tensor, pos: Tensor) -> tuple[Tensor, Tensor]:
+        q, k = super().rotate(q, k, pos)
+        return q * (1 + 0.1 * (pos + 1).log())[:, None, :, None], k
+
+
+def test_what_a_model_says_of_itself_is_believed() -> None:
+    found = one(Warm(), "shift")
+    assert found.verdict == "property"
+    assert "a temperature that grows with the position" in found.cause
+    encoder = Encoder()
+    encoder.causal = True
+    found = one(encoder, "future")
+    assert found.verdict == "fails"
+    assert "the model says that it is causal" in found.cause
+
+
 def test_a_window_is_told_by_its_reach() -> None:
     window = Transformer(99, layers=2, model_dim=32, encoding="rope", window=5)
     assert "acts on the next 8 of 119" in one(window, "reach").cause  # two layers of four tokens each

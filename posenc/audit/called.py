@@ -23,6 +23,7 @@ MASKS = {  # what real tokens are marked with, where forward has an argument of 
     "src_key_padding_mask": torch.bool,
 }
 TURNED = ("mask", "key_padding_mask", "src_key_padding_mask")  # names under which True may as well mean padding
+DECLARED = {"causal": bool, "recurrent": bool, "packs": bool, "scheme": str, "scales": str}
 DOUBLE = re.compile("[Dd]ouble|float64")  # in what a kernel says that has no float64
 STATES = ("past_key_values", "past_kv", "kv_cache", "cache", "past", "state", "layer_past")
 
@@ -66,6 +67,9 @@ class Called:
         self.step = self._own_step if own["step"] else self._state_step if self.state_name else None
         self.reorder = given.reorder if own["reorder"] and own["step"] else None
         self.crop = given.crop if own["crop"] and own["step"] else None
+        for name, kind_of in DECLARED.items():
+            if isinstance(value := getattr(given, name, None), kind_of):
+                setattr(self, name, value)
         self.vocabulary = vocabulary or self._vocabulary()
 
     def logits(self, tokens: Tensor, positions: Tensor | None = None, mask: Tensor | None = None) -> Tensor:

@@ -32,9 +32,8 @@ def _future(found: Measurement, m: Measures) -> Said:
         )  # fmt: skip
     spans = [span for _, seen, span in found.details["ahead"] if seen]
     if all(seen == at for at, seen, _ in found.details["ahead"]):
-        return Said(
-            FAILS, "Every token sees all others, and yet there is a cache, whose tokens cannot.", "the causal mask"
-        )  # fmt: skip
+        why = "the model says that it is causal" if m.knows("causal") else "there is a cache, whose tokens cannot"
+        return Said(FAILS, f"Every token sees all others, and yet {why}.", "the causal mask")
     if spans and max(spans) <= m.probe.n // 4:
         many = f"{max(spans)} token{'s' if max(spans) > 1 else ''}"
         return Said(
