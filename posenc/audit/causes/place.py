@@ -54,8 +54,8 @@ def _shift(found: Measurement, m: Measures) -> Said:
         return Said(
             FAILS, f"Logits change under a shift, though {why}. It grows with the shift, "
             f"{number(far.details['near'])} at 1 and {number(far.off)} at 1000 (shift_far), as if angles were rounded.",
-            "the dtype in which positions are multiplied by frequencies: float32 or more, also under autocast; by design "
-            "a scale of scores that grows with the position would do this",
+            "the dtype in which positions are multiplied by frequencies: float32 or more, also under autocast. A "
+            "scale of scores that grows with the position would do this by design",
         )  # fmt: skip
     return Said(
         FAILS, f"Logits change under a shift, though {why}.",
