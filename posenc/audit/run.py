@@ -139,7 +139,9 @@ def expected(configuration: Any, reference: Any) -> Expected:
     if configuration is not None:
         reading = configuration if isinstance(configuration, Reading) else read_config(configuration)
         scheme = SCHEMES.get(reading.scheme)
-        angles = [list(each) for each in reading.at(24).frequencies.values()]
+        frequencies = reading.at(24).frequencies
+        turning = {layer.rotation for layer in reading.layers} & set(frequencies)  # a set may be given for no layer
+        angles = [list(each) for kind, each in frequencies.items() if kind in turning or not turning]
         windows = [layer.window for layer in reading.layers if layer.kind not in ("linear", "mlp")]
         if windows and None not in windows and len(windows) == len(reading.layers):
             reach = sum(w - 1 for w in windows if w is not None)

@@ -48,7 +48,7 @@ def _shift(found: Measurement, m: Measures) -> Said:
         else "equal tokens are alike at all places (constant), so position enters by scores, which should see distances"
     )
     if scales := getattr(m.probe.adapter, "scales", ""):
-        return Said(PROPERTY, f"Scores depend on more than distances: {scales}.")
+        return Said(PROPERTY, f"Positions act by more than their distance: {scales}.")
     far = m["shift_far"]
     if far.off is not None and far.details["near"] < 0.2 * far.off:
         return Said(
@@ -91,7 +91,7 @@ def _stretch(found: Measurement, m: Measures) -> Said:
 @judges("far")
 def _far(found: Measurement, m: Measures) -> Said:
     if scales := getattr(m.probe.adapter, "scales", ""):
-        return Said(PROPERTY, f"Scores depend on more than distances: {scales}.")
+        return Said(PROPERTY, f"Positions act by more than their distance: {scales}.")
     noise, exactly = found.details["noise"], found.details["exactly"]
     if m.bad("shift") or exactly > 0.1 * found.details["unit"]:
         return Said(NONE, "Logits change under a shift anyway.")

@@ -76,7 +76,7 @@ class TransformersAdapter:
         rotary = any("Rotary" in type(each).__name__ for each in model.modules())
         self.packs = self.takes_positions and rotary and not self.recurrent and kind not in NO_PACKING
         self.scales = SCALES.get(kind, "")
-        """How the scores depend on positions besides their distance."""
+        """How positions act besides by their distance."""
         self.scheme = "relative" if self.packs and not self.scales else None
         self.cached_mask = kind not in MASK_WITHOUT_CACHE
 

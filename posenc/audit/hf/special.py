@@ -107,7 +107,9 @@ NO_PACKING = {"deepseek_v4": "compresses blocks that are counted from the first 
 
 SCALES = {
     "beam": "layers without rotation scale queries by (1 + position / 2048) ** 0.1",
+    "deepseek_v4": "it compresses blocks that are counted from the first row of memory",
     "ministral3": "llama_4_scaling_beta scales queries by the logarithm of their position",
+    "recurrent_gemma": "its state begins anew where a position is 0",
 }
 
 # Fields that are read where the tiny model cannot show it

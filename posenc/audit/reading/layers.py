@@ -139,6 +139,8 @@ def window(fields: Fields) -> int | None:
     found = fields.whole(*WINDOW)
     if fields.name(*WINDOW) == "local_attention" and found:
         return found // 2  # ModernBERT counts both sides
+    if fields.name(*WINDOW) == "local_attn_chunk_length" and found:
+        return found * (1 + (fields.whole("local_num_chunks_before", least=0) or 0))  # the own chunk and those before
     context = fields.whole(*CONTEXT)
     return None if found and context and found >= context else found
 
