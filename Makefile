@@ -35,7 +35,7 @@ NBVAL := $(PYTEST) --nbval chapters
 ONE := OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1}
 PLAIN := ATEN_CPU_CAPABILITY=default OMP_NUM_THREADS=2 OMP_WAIT_POLICY=PASSIVE
 
-.PHONY: help book built serve test quick nbval nbval-plain check alone random lowest scheme notebooks checked mutants evidence evidence-gpu bench clean \
+.PHONY: help book built serve test quick nbval nbval-plain check alone random lowest scheme notebooks checked census mutants evidence evidence-gpu bench clean \
         front chromium
 
 help:
@@ -51,6 +51,7 @@ help:
 	@echo "make scheme     begin a new scheme: make scheme NAME=kerple (CONTRIBUTING.md says how it goes on)"
 	@echo "make notebooks  execute the notebooks from a clean kernel and store them in normal form"
 	@echo "make checked    compute the first two tables of the page \"How the package is checked\" anew, and keep them"
+	@echo "make census     audit all causal language models of transformers, and keep what was found (four minutes)"
 	@echo "make mutants    make deliberate mistakes in the schemes, and see whether a test notices (half an hour)"
 	@echo "make evidence   train and measure what has no result yet, at low priority; make evidence-gpu does so on a GPU"
 	@echo "make bench      time the rotation, the schemes and the explorers against other ways"
@@ -162,6 +163,11 @@ notebooks: $(VENV)/.test
 
 checked: $(VENV)/.test
 	@$(BIN)/python -m pytest -q --keep tests/test_contract.py tests/test_conformance.py
+
+# All causal language models of transformers, tiny; a run that was stopped goes on.
+census: $(VENV)/.test
+	@jobs=$(JOBS); [ $$jobs != logical ] || jobs=$$($(BIN)/python -c "import os; print(os.cpu_count())"); \
+	$(ONE) $(BIN)/python -m posenc.audit.hf.census --jobs $$jobs
 
 $(VENV)/.mutants: $(VENV)/.test
 	@$(call install,mutants)
