@@ -415,6 +415,7 @@ def test_memory_that_is_not_a_fixed_number_for_each_token_is_not_computed() -> N
          "original_max_position_embeddings is 4096 beside"),
         ({"partial_rotary_factor": 0.5, "rotary_dim": 32, "head_dim": 128},
          "rotary_dim is 32 and partial_rotary_factor 0.5"),
+        ({"model_type": "minimax", "rotary_dim": 64}, "rotary_dim is 64, but the class of 'minimax'"),
         ({"partial_rotary_factor": 0.334, "qk_rope_head_dim": 64}, "qk_rope_head_dim, 64, already is the part"),
         ({"partial_rotary_factor": 0.12}, "15 channels rotate, an odd number"),
         ({"layer_types": ["full_attention"] * 31}, "layer_types has 31 entries, but there are 32 layers"),
@@ -455,6 +456,7 @@ def test_each_contradiction_is_one_sentence_with_its_remedy(fields: dict[str, An
         {"rope_scaling": {"rope_type": "default", "mrope_section": [16, 24, 24]}},
         {"partial_rotary_factor": 0.5, "rotary_dim": 64, "head_dim": 128},
         {"layer_types": ["full_attention"] * 32, "no_rope_layers": [1] * 32},
+        {"model_type": "minimax_m2", "rotary_dim": 64}, {"model_type": "somebody's own", "rotary_dim": 64},
         {"model_type": "deepseek_v3", "rope_scaling": {**YARN, "mscale": 1.0, "mscale_all_dim": 1.0}},
     ],
 )  # fmt: skip

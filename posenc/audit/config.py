@@ -52,9 +52,9 @@ class At:
     cache_bytes: int | None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Reading:
-    """What a configuration says of positions; `print` shows it as a report.
+    """What a configuration says of positions, shown as a report.
 
     Args:
         source: Where it was read.
@@ -183,6 +183,8 @@ class Reading:
 
     def __str__(self) -> str:
         return text(self)
+
+    __repr__ = __str__
 
 
 def read_config(config: Any, *, trained: int | None = None) -> Reading:

@@ -8,7 +8,7 @@ from typing import Any
 from posenc.audit import tables
 from posenc.audit.reading.fields import HEADS, LAYERS, WINDOW, Fields
 from posenc.audit.reading.layers import Layer, key_heads
-from posenc.audit.reading.rope import own, rope_type, sets
+from posenc.audit.reading.rope import own, reads_rotary_dim, rope_type, sets
 from posenc.audit.reading.rotation import ALLOWED, ANYWHERE, NEEDED, Rotation
 
 OF_TYPES = {"llama_4_scaling_beta": tables.POSITION_SCALED, "max_position_embeddings": {"ministral3", "mistral4"}}
@@ -60,6 +60,11 @@ def _beside(fields: Fields) -> Iterator[str]:
                 f"rotary_dim is {dims} and partial_rotary_factor {part:g} of {head} channels, {int(head * part)}; "
                 f"transformers reads partial_rotary_factor: write one of them."
             )
+    elif dims is not None and not reads_rotary_dim(fields):
+        yield (
+            f"rotary_dim is {dims}, but the class of {fields.model_type!r} in transformers {tables.TRANSFORMERS} does "
+            f"not read it and rotates all of a head: write partial_rotary_factor."
+        )
     inside, outside = inner.get("original_max_position_embeddings"), fields.get("original_max_position_embeddings")
     if inside is not None and outside is not None and inside != outside:
         yield (
