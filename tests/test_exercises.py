@@ -97,7 +97,7 @@ def test_a_chapter_shows_each_of_its_exercises_refuted_and_solved(stem: str) -> 
     cells = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
     called = [name for cell in cells for name in re.findall(r'check\(\s*"(\w+)"', "".join(cell["source"]))]
     assert OF_CHAPTER[stem], f"posenc/exercises/{stem}.py has no exercise"
-    assert set(called) == set(OF_CHAPTER[stem])
+    assert set(called) - {exercises.MODEL} == set(OF_CHAPTER[stem])
     shown = str([cell["outputs"] for cell in cells])
     for name in OF_CHAPTER[stem]:
         assert f"{name} fails." in shown

@@ -23,7 +23,7 @@ LEAD = 45  # words of the paragraph that stays of a folded section
 HIDDEN = {"hide-input", "hide-cell", "remove-input", "remove-cell"}
 CHAPTERS = {path.stem: path for path in sorted(normalise.CHAPTERS.glob("*.ipynb"))}
 #: Still in the form of the first edition.
-LATER = {"bugs"}
+LATER: set[str] = set()
 NEW = sorted(set(CHAPTERS) - LATER - {"index"})
 #: Chapters of a scheme that has no formula of its own, or is told in another chapter.
 OWN = sorted((set(SCHEMES) & set(CHAPTERS)) - LATER)
