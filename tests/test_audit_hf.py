@@ -1,9 +1,12 @@
 """The audit of models of transformers: tiny models, planted mistakes, findings shown again, generation."""
 
+# ruff: noqa: E402, since without transformers all of this is skipped
+
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +16,18 @@ from torch import Tensor
 
 transformers = pytest.importorskip("transformers")
 
-from transformers import DynamicCache  # noqa: E402
-from transformers.models.llama import modeling_llama  # noqa: E402
+from transformers import DynamicCache
+from transformers.models.llama import modeling_llama
 
-from posenc.audit import Verdict, audit  # noqa: E402
-from posenc.audit.hf import findings, tiny as small  # noqa: E402
-from posenc.audit.hf.adapter import TransformersAdapter  # noqa: E402
-from posenc.audit.hf.rules import RULES, WINDOW, rule  # noqa: E402
-from posenc.audit.hf.tiny import CannotBuild, Shape, load, read, shrunk, tiny  # noqa: E402
+from posenc.audit import Refused, audit
+from posenc.audit.hf import census, findings
+from posenc.audit.hf import tiny as small
+from posenc.audit.hf.adapter import TransformersAdapter
+from posenc.audit.hf.knobs import READ, UNREAD, knobs, main_report
+from posenc.audit.hf.rules import RULES, rule
+from posenc.audit.hf.tiny import CannotBuild, Shape, load, shrunk, tiny
 
+KEPT = Path(__file__).resolve().parents[1] / "chapters/checked/census.json"
 OURS = pytest.mark.skipif(transformers.__version__ != findings.VERSION, reason="findings are of another version")
 
 ROTATE = modeling_llama.apply_rotary_pos_emb
@@ -268,8 +274,8 @@ def _(patch: pytest.MonkeyPatch) -> None:
 def test_a_planted_mistake_is_found(name: str, llama: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     plant, found_by = PLANTED[name]
     plant(monkeypatch)
-    report = audit(llama, configuration=llama.config.to_dict())
-    assert found_by in {finding.name for finding in report.failures}, report
+    report = audit(llama, configuration=llama.config.to_dict(), only=found_by)
+    assert not report.passed, report
 
 
 @pytest.mark.parametrize("kind", ["llama", "gpt2", "gemma2", "qwen3", "bert", "bloom"])
@@ -282,3 +288,334 @@ def test_the_mask_in_which_mistakes_are_planted_is_right(llama: Any, monkeypatch
     masks(monkeypatch, lambda seen, past: seen)
     report = audit(llama, more=True)
     assert report.passed, report
+
+
+def test_an_audit_of_a_llama_of_two_layers_takes_two_seconds_of_one_core() -> None:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        begun = time.process_time()
+        audit(tiny("llama").model)
+        assert time.process_time() - begun < 2
+    finally:
+        torch.set_num_threads(threads)
+
+
+# ---- findings --------------------------------------------------------------------------------------------------------
+
+
+@OURS
+@pytest.mark.parametrize("name", findings.BUGS)
+def test_a_finding_shows_again_and_its_control_does_not(name: str) -> None:
+    bug = findings.BUGS[name]
+    with small.quiet(), torch.no_grad():
+        shown = bug.show()
+    assert [each.architecture for each in shown] == list(bug.architectures)
+    for each in shown:
+        assert each.off > 5e-3 and each.off > 50 * each.control and each.control < 1e-3, each
+
+
+@OURS
+def test_packing_leaks_by_default_and_not_without_a_cache() -> None:
+    with torch.no_grad():
+        shown = findings.packing_by_default()
+    assert shown.off > 0.1 and shown.control < 1e-4
+
+
+@OURS
+@pytest.mark.parametrize("name", findings.BUGS)
+def test_the_lines_of_a_finding_are_there(name: str) -> None:
+    for place in findings.BUGS[name].where:
+        path, _, line = place.partition(":")
+        text = (Path(transformers.__file__).parent / path).read_text(encoding="utf-8").splitlines()
+        assert text[int(line) - 1].strip()
+
+
+@OURS
+@pytest.mark.parametrize(
+    ("name", "kind", "failing"),
+    [("prophetnet_axes", "prophetnet", {"future", "prefix", "step"}), ("bamba_positions", "bamba", {"step", "chunks"})],
+)
+def test_one_line_changed_and_every_test_passes(name: str, kind: str, failing: set[str]) -> None:
+    assert failing <= {finding.name for finding in audit(tiny(kind).model).failures}
+    with findings.repair(findings.BUGS[name].repair):
+        report = audit(tiny(kind).model)
+        raised = {finding.name for finding in report if finding.verdict == "error"}
+        assert {finding.name for finding in report.failures} == raised, report
+    assert not audit(tiny(kind).model, only=["prefix", "step"]).passed  # the repair ends with the block
+
+
+@OURS
+def test_the_base_of_a_published_dbrx_is_found_wrong_and_one_line_mends_it(tmp_path: Path) -> None:
+    published = {
+        "model_type": "dbrx", "d_model": 6144, "n_heads": 48, "n_layers": 40, "max_seq_len": 32768,
+        "vocab_size": 100352,
+        "attn_config": {"clip_qkv": 8, "kv_n_heads": 8, "rope_theta": 500000},
+        "ffn_config": {"ffn_hidden_size": 10752, "moe_num_experts": 16, "moe_top_k": 4},
+    }  # fmt: skip
+    (tmp_path / "config.json").write_text(json.dumps(published), encoding="utf-8")
+    wanted = [500000 ** (-2 * pair / 128) for pair in range(64)]
+    assert not audit(tiny(tmp_path).model, reference=wanted, only="angles").passed
+    assert [knob.field for knob in knobs(tmp_path) if knob.verdict == UNREAD] == ["attn_config.rope_theta"]
+    with findings.repair(findings.BUGS["dbrx_base"].repair):
+        report = audit(tiny(tmp_path).model, reference=wanted)
+        assert report.passed and report["angles"].verdict == "pass", report
+
+
+def test_a_repair_of_another_version_says_so() -> None:
+    line = findings.Repair("llama.modeling_llama:LlamaModel.forward", "a line that is not there", "")
+    with pytest.raises(ValueError, match="another version"), findings.repair(line):
+        pass
+
+
+# ---- tiny models -----------------------------------------------------------------------------------------------------
+
+
+def test_every_rule_says_why() -> None:
+    assert all(each.why for each in RULES)
+    assert len({each.names for each in RULES}) == len(RULES)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("num_key_value_heads", 2), ("num_attention_heads", 4), ("n_embd", 64),
+     ("sliding_window", 8), ("mask_token_id", None), ("image_token_index", 98), ("eos_token_id", 2),
+     ("qk_rope_head_dim", 8), ("index_topk", 12)],
+)  # fmt: skip
+def test_the_first_rule_that_matches_decides(field: str, value: int | None) -> None:
+    found = rule(field)
+    assert found is not None and found.value == value
+
+
+def test_one_layer_of_each_kind_is_kept() -> None:
+    kinds = ["sliding"] * 3 + ["full"] + ["sliding"] * 2
+    out = shrunk({"num_hidden_layers": 6, "layer_types": kinds, "layer_theta": [1e4] * 3 + [1e6] + [1e4] * 2}, Shape())
+    assert out == {"num_hidden_layers": 2, "layer_types": ["sliding", "full"], "layer_theta": [1e4, 1e6]}
+
+
+def test_weights_are_the_same_for_the_same_seed_and_the_random_state_stays() -> None:
+    torch.manual_seed(5)
+    a, expected = tiny("gpt2", seed=3).model, torch.rand(1)
+    torch.manual_seed(5)
+    assert torch.equal(torch.rand(1), expected)
+    b = tiny("gpt2", seed=3).model
+    assert all(torch.equal(x, y) for x, y in zip(a.parameters(), b.parameters(), strict=True))
+
+
+@pytest.mark.parametrize("kind", small.NOT_ASKED)
+def test_what_is_not_asked_says_why(kind: str) -> None:
+    if kind not in small.model_types():
+        pytest.skip("not in this version")
+    with pytest.raises(CannotBuild, match=kind) as caught:
+        tiny(kind)
+    assert small.NOT_ASKED[kind] in str(caught.value)
+
+
+def folder(at: Path, **fields: Any) -> Path:
+    (at / "config.json").write_text(json.dumps(fields), encoding="utf-8")
+    return at
+
+
+LLAMA_3 = {
+    "model_type": "llama", "hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32,
+    "num_key_value_heads": 8, "intermediate_size": 14336, "vocab_size": 128256, "max_position_embeddings": 131072,
+    "rope_theta": 500000.0,
+    "rope_scaling": {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+                     "original_max_position_embeddings": 8192},
+}  # fmt: skip
+
+
+def test_a_folder_s_angles_are_those_of_its_configuration(tmp_path: Path) -> None:
+    made = tiny(folder(tmp_path, **LLAMA_3))
+    assert made.parameters < 2_000_000
+    assert len(made.model.model.rotary_emb.inv_freq) == 64
+    report = audit(made.model, configuration=tmp_path, only=["angles", "shift", "step"])
+    assert report.passed and report["angles"].verdict == "pass", report
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [(None, "there is no config.json"), ("{", "not readable as JSON"), ("[]", "not an object of JSON"),
+     ("{}", "has no model_type"),
+     ('{"model_type": "lama"}', "did you mean .*llama"), ('{"model_type": "t5"}', "t5 is no causal language model"),
+     ('{"model_type": "my_own", "auto_map": {"AutoModelForCausalLM": "evil.M"}}', "my_own.*from a folder is not run")],
+)  # fmt: skip
+def test_a_folder_that_is_no_model_says_so(content: str | None, says: str, tmp_path: Path) -> None:
+    if content is not None:
+        (tmp_path / "config.json").write_text(content, encoding="utf-8")
+    with pytest.raises(CannotBuild, match=says):
+        tiny(tmp_path)
+
+
+def test_nothing_of_a_folder_is_executed(tmp_path: Path) -> None:
+    evil = f"open({str(tmp_path / 'ran')!r}, 'w')\n"
+    for name in ("evil.py", "modeling_llama.py", "__init__.py", "config.py"):
+        (tmp_path / name).write_text(evil, encoding="utf-8")
+    folder(tmp_path, **LLAMA_3, auto_map={"AutoConfig": "evil.C", "AutoModelForCausalLM": "evil.M"},
+           attn_implementation="someone/kernel", _attn_implementation="someone/kernel",
+           quantization_config={"quant_method": "gptq"})  # fmt: skip
+    made = tiny(tmp_path)
+    assert any("not run" in note for note in made.notes)
+    assert type(made.model).__module__ == "transformers.models.llama.modeling_llama"
+    assert "kernel" not in str(made.model.config._attn_implementation)
+    assert not (tmp_path / "ran").exists()
+
+
+def test_weights_of_a_folder_are_loaded_as_they_are(tmp_path: Path, llama: Any) -> None:
+    llama.save_pretrained(tmp_path)
+    again = load(tmp_path)
+    x = torch.arange(10, 30)[None]
+    assert torch.equal(again(x).logits, llama(x).logits)
+    assert audit(again, randomise=False, only=["step", "future"]).passed
+
+
+def test_weights_that_do_not_fit_say_so(tmp_path: Path, llama: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    llama.save_pretrained(tmp_path)
+    monkeypatch.setattr(small, "available_memory", lambda: 1000)
+    with pytest.raises(CannotBuild, match=r"take .* GB and an audit of them .* are free: audit the tiny model"):
+        load(tmp_path)
+
+
+def test_weights_in_another_format_are_not_opened(tmp_path: Path) -> None:
+    folder(tmp_path, **LLAMA_3)
+    (tmp_path / "pytorch_model.bin").write_bytes(b"cos\nsystem\n")
+    with pytest.raises(CannotBuild, match="no weights as"):
+        load(tmp_path)
+
+
+@pytest.mark.parametrize(("version", "age"), [("4.57.1", "older"), ("5.99.0.dev0", "newer")])
+def test_another_version_is_a_note_and_no_error(version: str, age: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(small, "version", lambda name: version)
+    assert any(f"{version} is {age} than" in note for note in tiny("llama").notes)
+
+
+def test_free_memory_is_known_here() -> None:
+    free = small.available_memory()
+    assert free is None or free > 1 << 20
+
+
+# ---- the adapter -----------------------------------------------------------------------------------------------------
+
+
+def test_use_cache_is_always_said(llama: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Any] = []
+
+    def forward(self: Any, *given: Any, **named: Any) -> Any:
+        seen.append(named.get("use_cache"))
+        return FORWARD(self, *given, **named)
+
+    monkeypatch.setattr(modeling_llama.LlamaModel, "forward", forward)
+    adapter, x = TransformersAdapter(llama), torch.arange(10, 20)[None]
+    with torch.no_grad():
+        adapter.logits(x)
+        adapter.step(x, None)
+        adapter.logits_by_default(x)
+    assert seen == [False, True, None]
+
+
+def test_an_argument_that_a_class_drops_is_refused() -> None:
+    x = torch.arange(10, 20)[None]
+    with pytest.raises(Refused, match="takes no positions"):
+        TransformersAdapter(tiny("bart").model).logits(x, x * 0)
+    with pytest.raises(Refused, match="takes no mask"):
+        TransformersAdapter(tiny("rwkv").model).logits(x, mask=x * 0 + 1)
+
+
+def test_generating_leaves_the_model_s_settings_alone(llama: Any) -> None:
+    before = llama.generation_config.to_dict()
+    x = torch.arange(10, 20)[None]
+    sequences, logits = TransformersAdapter(llama).generate(x, x[:, :4])
+    assert llama.generation_config.to_dict() == before
+    assert sequences[0, 10:].tolist() == [10, 11, 12, 13] and logits is not None and logits.shape == (1, 4, 99)
+
+
+def test_names_of_images_are_no_text() -> None:
+    adapter = TransformersAdapter(tiny("gemma3").model)
+    assert adapter.vocabulary < adapter.model.config.get_text_config().vocab_size
+
+
+@pytest.mark.parametrize(
+    ("kind", "attribute", "value"),
+    [("llama", "scheme", "relative"), ("llama", "packs", True), ("gpt2", "packs", False), ("mamba", "recurrent", True),
+     ("xlnet", "causal", False), ("xlm", "causal", False), ("gpt2", "causal", True), ("minimax", "recurrent", True)],
+)  # fmt: skip
+def test_what_is_known_of_a_class(kind: str, attribute: str, value: Any) -> None:
+    assert getattr(TransformersAdapter(tiny(kind).model), attribute) == value
+
+
+def test_variants_have_the_same_weights() -> None:
+    model = tiny("mistral").model
+    (words, wide), *_ = TransformersAdapter(model).variants().items()
+    assert words == "a window of 64" and wide.model.config.sliding_window == 64
+    assert all(torch.equal(a, b) for a, b in zip(model.parameters(), wide.model.parameters(), strict=True))
+
+
+# ---- fields that nobody reads ----------------------------------------------------------------------------------------
+
+
+@OURS
+@pytest.mark.parametrize(
+    ("kind", "unread"),
+    [("llama", []), ("qwen2", []), ("llama4_text", []), ("minimax_m3_vl_text", ["rotary_dim"]),
+     ("moshi", ["sliding_window"]),
+     ("mpt", ["learned_pos_emb", "attn_config.alibi", "attn_config.alibi_bias_max"])],
+)  # fmt: skip
+def test_fields_that_nobody_reads(kind: str, unread: list[str]) -> None:
+    found = knobs(kind)
+    assert [knob.field for knob in found if knob.verdict == UNREAD] == unread
+    assert all(knob.note for knob in found if knob.verdict not in (READ, UNREAD))
+
+
+def test_the_report_of_knobs_and_its_status(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main_report(folder(tmp_path, **LLAMA_3)) == 0
+    assert "rope_parameters.rope_theta" in capsys.readouterr().out
+
+
+# ---- the census ------------------------------------------------------------------------------------------------------
+
+
+def test_a_row_of_the_census() -> None:
+    row = census.one("gpt2")
+    assert row["class"] == "GPT2LMHeadModel" and row["scheme"] == "learned"
+    assert row["tests"]["step"][0] == "pass" and row["tests"]["shift"][0] == "property"
+    assert census.one("musicgen")["not_run"]
+
+
+def test_what_hangs_costs_its_own_row() -> None:
+    worker = census.Worker(0.05)
+    try:
+        assert worker.row("llama") == {"name": "llama", "not_run": "stopped after 0.05 s"}
+    finally:
+        worker.stop()
+
+
+def test_a_stopped_run_goes_on(tmp_path: Path) -> None:
+    part, out = tmp_path / "part.jsonl", tmp_path / "out.json"
+    row = {"name": "llama", "tests": {}, "knobs": {}, "cpu": 0.5, "versions": census.versions()}
+    other = {**row, "name": "gpt2", "versions": {"transformers": "1"}}
+    part.write_text(json.dumps(row) + "\n" + json.dumps(other) + "\n" + '{"name": "be', encoding="utf-8")
+    assert list(census.kept(part)) == ["llama"]
+    arguments = ["llama", "--out", str(out), "--part", str(part), "--date", "2026-01-02"]
+    assert census.main(arguments) == 0
+    found = json.loads(out.read_text(encoding="utf-8"))
+    assert found["date"] == "2026-01-02" and [each["name"] for each in found["rows"]] == ["llama"]
+    assert not part.exists()
+
+
+def test_a_name_that_is_none_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert census.main(["no_such_model"]) == 2
+    assert "no causal language model no_such_model" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(not KEPT.exists(), reason="make census writes it")
+def test_the_census_fails_where_a_finding_was_shown_again_and_nowhere_else() -> None:
+    kept = json.loads(KEPT.read_text(encoding="utf-8"))
+    assert kept["transformers"] == findings.VERSION
+    ran = {row["name"]: row for row in kept["rows"] if "tests" in row}
+    assert len(ran) >= 180
+    failing = {name for name, row in ran.items() if any(test[0] == "fails" for test in row["tests"].values())}
+    unread = {name for name, row in ran.items() if any(verdict == UNREAD for verdict, _ in row["knobs"].values())}
+    assert failing | unread == {kind for bug in findings.BUGS.values() for kind in bug.architectures}
+    for bug in findings.BUGS.values():
+        for kind in bug.architectures if bug.test not in ("knobs", "angles") else ():
+            assert ran[kind]["tests"][bug.test][0] == "fails", (kind, bug.test)

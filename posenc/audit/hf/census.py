@@ -9,6 +9,7 @@ that one that hangs or dies costs its own row; results of a run that was stopped
 from __future__ import annotations
 
 import argparse
+import contextlib
 import datetime
 import json
 import os
@@ -193,6 +194,7 @@ class Worker:
 
     def row(self, name: str) -> dict[str, Any]:
         if self.process is None or self.process.poll() is not None:
+            self.stop()
             self.process = self._start()
         process = self.process
         assert process.stdin is not None and process.stdout is not None
@@ -209,14 +211,16 @@ class Worker:
             late.cancel()
         if line:
             return dict(json.loads(line))
-        self.process = None
         why = "its process died" if in_time else f"stopped after {self.seconds:g} s"
+        self.stop()
         return {"name": name, "not_run": why}
 
     def stop(self) -> None:
-        if self.process is not None and self.process.poll() is None:
+        if self.process is not None:
             self.process.kill()
-            self.process.wait()
+            with contextlib.suppress(OSError):  # what was still to be written
+                self.process.communicate()
+            self.process = None
 
     def _start(self) -> subprocess.Popen[str]:
         surroundings = {**os.environ, "HF_HUB_OFFLINE": "1", "TRANSFORMERS_VERBOSITY": "critical"}

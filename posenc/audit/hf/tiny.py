@@ -12,6 +12,7 @@ the installed transformers. What a configuration could make transformers fetch o
 from __future__ import annotations
 
 import contextlib
+import difflib
 import json
 import logging
 import os
@@ -19,6 +20,7 @@ import re
 import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -223,14 +225,13 @@ def model_types() -> list[str]:
 
 def version_note() -> tuple[str, ...]:
     """A line for the report where the installed transformers is not the version that was tested."""
-    import transformers
-
-    numbers = tuple(int(part) for part in re.findall(r"\d+", transformers.__version__)[:2])
+    installed = version("transformers")
+    numbers = tuple(int(part) for part in re.findall(r"\d+", installed)[:2])
     if numbers == TESTED:
         return ()
     age = "newer" if numbers > TESTED else "older"
     tested = ".".join(map(str, TESTED))
-    return (f"transformers {transformers.__version__} is {age} than {tested}, with which posenc.audit was tested",)
+    return (f"transformers {installed} is {age} than {tested}, with which posenc.audit was tested",)
 
 
 def available_memory() -> int | None:
@@ -343,8 +344,11 @@ def _kinds(fields: Mapping[str, Any], shape: Shape) -> tuple[dict[str, list[Any]
 
 def _with_heads(fields: Mapping[str, Any], small: dict[str, Any]) -> dict[str, Any]:
     """The same with heads as wide as they were, and as many rows: angles and tables of angles stay what they are."""
-    kept = {name: value for name, value in small.items()
-            if not HEAD_WIDTHS.fullmatch(name) and not (TABLE_ROWS.fullmatch(name) and _rotary(fields))}  # fmt: skip
+    rows = _rotary(fields)
+    kept = {
+        name: fields[name] if HEAD_WIDTHS.fullmatch(name) or (rows and TABLE_ROWS.fullmatch(name)) else value
+        for name, value in small.items()
+    }
     width = next((name for name in ("hidden_size", "n_embd", "d_model") if name in kept), None)
     heads = next((name for name in ("num_attention_heads", "n_head", "n_heads") if name in kept), None)
     named = any(fields.get(name) for name in ("head_dim", "qk_rope_head_dim", "kv_channels"))
@@ -406,13 +410,9 @@ def _class(data: Mapping[str, Any], where: str) -> Any:
 
 
 def _unknown(name: str) -> str:
-    import difflib
-
-    import transformers
-
     near = difflib.get_close_matches(name, list(_config_mapping()), n=3)
     hint = f": did you mean {' or '.join(near)}?" if near else ", and code from a folder is not run"
-    return f"transformers {transformers.__version__} knows no model_type {name!r}{hint}"
+    return f"transformers {version('transformers')} knows no model_type {name!r}{hint}"
 
 
 def _config_mapping() -> Any:
