@@ -252,20 +252,38 @@ def versions() -> dict[str, str]:
 
 
 def write(path: Path, rows: list[dict[str, Any]], date: str) -> None:
-    """The file of the census: versions, date, questions, and a line for each architecture."""
+    """The file of the census: versions, date, questions, and a line for each architecture.
+
+    A test is `[verdict, size]`, or `[verdict, size, n]`, where `sentences[n]` is what it means and where to look: a few
+    hundred sentences serve thousands of tests.
+    """
     from posenc.audit.checks import CHECKS
 
+    sentences: dict[tuple[str, ...], int] = {}
+    rows = [
+        {**row, "tests": {name: _interned(test, sentences) for name, test in row["tests"].items()}}
+        if "tests" in row else row
+        for row in rows
+    ]  # fmt: skip
     head = {
         "date": date,
         **versions(),
         "questions": {check.name: check.question for check in CHECKS.values() if not check.partner},
         "more": [check.name for check in CHECKS.values() if check.more and not check.partner],
     }
-    lines = ",\n".join(json.dumps(row, ensure_ascii=False) for row in rows)
-    text = json.dumps(head, indent=1, ensure_ascii=False)[:-2] + ',\n "rows": [\n' + lines + "\n]}\n"
+    parts = {"sentences": [list(each) for each in sentences], "rows": rows}
+    text = json.dumps(head, indent=1, ensure_ascii=False)[:-2]
+    for name, entries in parts.items():
+        text += f',\n "{name}": [\n' + ",\n".join(json.dumps(each, ensure_ascii=False) for each in entries) + "\n]"
+    text += "\n}\n"
     json.loads(text)  # what was put together by hand is JSON
     with atomic(path) as new:
         new.write_text(text, encoding="utf-8")
+
+
+def _interned(test: list[Any], sentences: dict[tuple[str, ...], int]) -> list[Any]:
+    verdict, off, *words = test
+    return [verdict, off, sentences.setdefault(tuple(words), len(sentences))] if words else [verdict, off]
 
 
 def summary(rows: Iterable[dict[str, Any]]) -> str:

@@ -151,6 +151,31 @@ def roberta_generate() -> list[Shown]:
 
 
 @bug(
+    "With a cache, padding counts as positions, and without it does not",
+    "roberta", "roberta-prelayernorm", "camembert", "xlm-roberta", "xlm-roberta-xl", "xmod", "data2vec-text",
+    where=("models/roberta/modeling_roberta.py:154",),
+    sees="Decoding a left-padded batch by hand, without position_ids, puts a new token as many places too far as its row "
+    "has padding, since the length of the cache is added.",
+    test="step_left", control="the same text without padding",
+)  # fmt: skip
+def roberta_padding() -> list[Shown]:
+    found = []
+    for kind in BUGS["roberta_padding"].architectures:
+        language: dict[str, Any] = {"default_language": "en_XX"} if kind == "xmod" else {}
+        model = build(kind, is_decoder=True, **language)
+        wanted, sizes = model(text()).logits[:, 12:13], []
+        for pads in (5, 0):
+            x = torch.cat((torch.zeros(1, pads, dtype=torch.long), text()), 1)
+            mask = (x != 0).long()
+            cache = model(x[:, : pads + 12], attention_mask=mask[:, : pads + 12], use_cache=True).past_key_values
+            step = x[:, pads + 12 : pads + 13]
+            out = model(step, attention_mask=mask[:, : pads + 13], past_key_values=cache, use_cache=True)
+            sizes.append(off(out.logits, wanted))
+        found.append(Shown(kind, *sizes))
+    return found
+
+
+@bug(
     "A cached forward pass without position_ids begins at 0 again", "bamba",
     where=("models/bamba/modeling_bamba.py:970",),
     sees="Decoding by hand, with past_key_values and without position_ids, gives each new token position 0; generate "

@@ -390,7 +390,9 @@ def _found(what: Any) -> _Found:
         data = read(what)
         raw = json.loads((_folder(what) / "config.json").read_text(encoding="utf-8")) if Path(what).is_dir() else data
         if "auto_map" in raw:
-            notes = ("config.json names code of its own (auto_map), which is not run: transformers' class is used",)
+            notes = (
+                "The configuration names code of its own (auto_map), which is not run: transformers' class is used",
+            )
     cls = _class(data, str(what) if not isinstance(what, Mapping) else "the configuration")
     special = SPECIAL.get(cls.model_type, Special(""))
     shapes = (replace(SHAPES[0], **special.switch),) if special.switch else SHAPES
