@@ -271,7 +271,7 @@ def write(path: Path, rows: list[dict[str, Any]], date: str) -> None:
         "questions": {check.name: check.question for check in CHECKS.values() if not check.partner},
         "more": [check.name for check in CHECKS.values() if check.more and not check.partner],
     }
-    parts = {"sentences": [list(each) for each in sentences], "rows": rows}
+    parts: dict[str, list[Any]] = {"sentences": [list(each) for each in sentences], "rows": rows}
     text = json.dumps(head, indent=1, ensure_ascii=False)[:-2]
     for name, entries in parts.items():
         text += f',\n "{name}": [\n' + ",\n".join(json.dumps(each, ensure_ascii=False) for each in entries) + "\n]"

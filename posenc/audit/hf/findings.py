@@ -154,8 +154,8 @@ def roberta_generate() -> list[Shown]:
     "With a cache, padding counts as positions, and without it does not",
     "roberta", "roberta-prelayernorm", "camembert", "xlm-roberta", "xlm-roberta-xl", "xmod", "data2vec-text",
     where=("models/roberta/modeling_roberta.py:154",),
-    sees="Decoding a left-padded batch by hand, without position_ids, puts a new token as many places too far as its row "
-    "has padding, since the length of the cache is added.",
+    sees="Decoding a left-padded batch by hand, without position_ids, puts a new token as many places too far as its "
+    "row has padding, since the length of the cache is added.",
     test="step_left", control="the same text without padding",
 )  # fmt: skip
 def roberta_padding() -> list[Shown]:
