@@ -27,7 +27,7 @@ from posenc.audit.hf.knobs import READ, UNREAD, knobs, main_report
 from posenc.audit.hf.rules import RULES, rule
 from posenc.audit.hf.tiny import CannotBuild, Shape, load, shrunk, tiny
 
-KEPT = Path(__file__).resolve().parents[1] / "chapters/checked/census.json"
+KEPT = census.KEPT
 OURS = pytest.mark.skipif(transformers.__version__ != findings.VERSION, reason="findings are of another version")
 
 ROTATE = modeling_llama.apply_rotary_pos_emb

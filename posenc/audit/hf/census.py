@@ -25,7 +25,8 @@ from typing import Any
 from posenc._atomic import atomic
 from posenc._version import __version__
 
-OUT = Path("chapters/checked/census.json")
+OUT = Path("posenc/audit/census.json")  # in a clone
+KEPT = Path(__file__).parents[1] / "census.json"
 PART = Path("_build/census.jsonl")  # rows of a run that was stopped
 SECONDS = 120.0  # for one architecture, with all that a busy machine adds
 
@@ -279,6 +280,26 @@ def write(path: Path, rows: list[dict[str, Any]], date: str) -> None:
     json.loads(text)  # what was put together by hand is JSON
     with atomic(path) as new:
         new.write_text(text, encoding="utf-8")
+
+
+def results(path: str | os.PathLike[str] = KEPT) -> dict[str, Any]:
+    """The census that comes with the package, or another one that `write` has written; needs no transformers.
+
+    Returns:
+        "date", the versions, "questions" by the name of the test, and "rows". In a row, "tests" has for each test its
+        verdict, its size, what it means, and where to look.
+
+    Example:
+        >>> llama = next(row for row in results()["rows"] if row["name"] == "llama")
+        >>> llama["tests"]["step"][0]
+        'pass'
+    """
+    found: dict[str, Any] = json.loads(Path(path).read_text(encoding="utf-8"))
+    sentences = [(*words, "", "")[:2] for words in found.pop("sentences")]
+    for row in found["rows"]:
+        for name, (verdict, off, *n) in row.get("tests", {}).items():
+            row["tests"][name] = [verdict, off, *(sentences[n[0]] if n else ("", ""))]
+    return found
 
 
 def _interned(test: list[Any], sentences: dict[tuple[str, ...], int]) -> list[Any]:
