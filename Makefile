@@ -54,7 +54,7 @@ help:
 	@echo "make census     audit all causal language models of transformers, and keep what was found (four minutes)"
 	@echo "make mutants    make deliberate mistakes in the schemes, and see whether a test notices (half an hour)"
 	@echo "make evidence   train and measure what has no result yet, at low priority; make evidence-gpu does so on a GPU"
-	@echo "make bench      time the rotation, the schemes and the explorers against other ways"
+	@echo "make bench      time the rotation, the schemes, the audit and the explorers"
 	@echo "make clean      remove what was built (not .venv)"
 	@echo
 	@echo "JOBS=1                 how many tests run at a time, at most 4; otherwise one for each core"
@@ -116,7 +116,7 @@ test: built $(VENV)/.test chromium
 	[ $$all = passed ] && [ $$plain = passed ]
 
 quick: $(VENV)/.test front
-	@$(PYTEST) tests -m "not (browser or export or compile or train or book)"
+	@$(PYTEST) tests -m "not (browser or export or compile or train or book or models)"
 
 nbval: $(VENV)/.test
 	@$(ONE) $(NBVAL)
@@ -194,6 +194,7 @@ evidence-gpu: $(VENV)/.test
 bench: $(VENV)/.test front chromium
 	@$(BIN)/python tests/bench/rotate.py
 	@$(BIN)/python tests/bench/schemes.py
+	@$(BIN)/python tests/bench/audit.py
 	@$(BIN)/python tests/bench/explore.py
 	@test ! -f $(HTML) || $(BIN)/python tests/bench/panels.py
 
