@@ -224,17 +224,25 @@ def _probe(adapter: Adapter, given: Adapter, notes: list[str], **options: Any) -
 
 
 def _livelier(probe: Probe, notes: list[str], **options: Any) -> Probe:
-    """With smaller tables of tokens, as long as the order of tokens is hardly seen: attention then counts for more."""
+    """With smaller tables of tokens, as long as the order of tokens is hardly seen: attention then counts for more.
+
+    Without a norm after the table it counts for less, and the tables become what they were.
+    """
+    tables = [m for m in probe.adapter.module.modules() if isinstance(m, nn.Embedding)]  # type: ignore[union-attr]
+    before = 0.0
     for _ in range(3):
         with quiet(io.StringIO()):
             seen = measure("order", probe).off
         if seen is None or not 0 < seen < LIVELY:
             break
-        tables = [m for m in probe.adapter.module.modules() if isinstance(m, nn.Embedding)]  # type: ignore[union-attr]
+        factor = 0.25 if seen > before else 4.0
         with torch.no_grad():
             for weight in {id(m.weight): m.weight for m in tables if m.weight.requires_grad}.values():
-                weight.mul_(0.25)
+                weight.mul_(factor)
         probe = _fitting(probe.adapter, [], **options | {"tokens": probe.n})
+        if factor > 1:
+            break
+        before = seen
     return probe
 
 
