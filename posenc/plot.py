@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import html
 import io
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -46,6 +47,8 @@ COLOURS = {
 white and on near-black."""
 CYCLE = ("#0b7bc1", "#d55e00", "#009e73", "#c4669b", "#a57c00", "#8c6bb1", "#5a9a3c", "#808080")
 MAPS = {"sequential": "viridis", "diverging": "RdBu_r", "cyclic": "twilight", "discrete": "tab20"}
+
+WORDS = 48  # the most on an axis
 
 INK = "#010203"  # stands for the page's own text colour in an SVG
 STYLE: Any = {
@@ -390,9 +393,10 @@ def _inscribe(ax: Axes, image: Any, matrix: np.ndarray, view: Heatmap) -> None:
 
 
 def _name(axis: Any, words: Sequence[str], start: int) -> None:
-    """Words at the whole numbers of an axis, where there are any."""
+    """Words at the whole numbers of an axis, where there are any; of very many every second, third, …"""
     if words:
-        axis.set_ticks([start + place for place in range(len(words))], [str(word) for word in words])
+        places = range(0, len(words), math.ceil(len(words) / WORDS))
+        axis.set_ticks([start + place for place in places], [str(words[place]) for place in places])
         axis.set_tick_params(rotation=45 if axis.axis_name == "x" else 0)
 
 

@@ -109,6 +109,15 @@ def test_lines_without_points_count_from_their_start():
         assert line.get_xydata().tolist() == [[start, 1], [start + 1, 2], [start + 2, 4]]
 
 
+def test_very_many_words_are_not_all_written_on_an_axis() -> None:
+    """A hundred names would cover one another, and each is a path in the page."""
+    for count, written in ((40, 40), (90, 45)):
+        names = [f"name{n}" for n in range(count)]
+        axis = plot.lines(torch.zeros(count), ticks=names, alt="a line").figure.axes[0].xaxis
+        words = [label.get_text() for label in axis.get_ticklabels()]
+        assert words == names[:: count // written] and len(words) == written
+
+
 def test_points_are_drawn_with_their_marks():
     view = {"mark": ["step", "stem", "bar", "dot"], "bands": [(0, 1)]}
     ax = plot.lines(torch.arange(12.0).reshape(4, 3), **view, alt="four kinds of marks").figure.axes[0]
