@@ -94,12 +94,16 @@ def execute(app: Sphinx, env: Any, docnames: list[str]) -> None:
 
 
 def new(cache: Any, path: Path) -> bool:
-    """Whether the cache has no execution of this notebook."""
+    """Whether the cache has no execution of this notebook with its explorers.
+
+    An edit during a build leaves one without: Sphinx then executes the notebook itself when it reads it.
+    """
     try:
-        cache.match_cache_notebook(nbformat.read(path, as_version=4))
+        record = cache.match_cache_notebook(nbformat.read(path, as_version=4))
     except KeyError:
         return True
-    return False
+    with cache.cache_artefacts_temppath(record.pk) as kept:
+        return not Path(kept).exists()
 
 
 class Kernels(ThreadPoolExecutor):
