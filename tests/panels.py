@@ -106,7 +106,9 @@ WIDEN = """id => {
 }"""
 READ = f"""async ([id, stay]) => {{
   const {{ panel }} = document.getElementById(id), settled = {SETTLED}, late = performance.now() + 30_000;
-  while (!settled(panel)) {{
+  const fits = () => [...panel.stages.querySelectorAll("svg")]  // the page may have changed the panel's width just now
+    .every(svg => Math.abs(svg.getBoundingClientRect().width - svg.viewBox.baseVal.width) <= 0.5);
+  for (let frame = 0; !settled(panel) || (frame < 30 && !fits()); frame++) {{
     if (performance.now() > late) throw new Error(`${{id}} has no answer after 30 s: ${{panel.message.textContent}}`);
     await new Promise(requestAnimationFrame);
   }}

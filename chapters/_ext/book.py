@@ -230,6 +230,7 @@ class Citations(AuthorYearReferenceStyle):
 # Names, signs and spaces of code have the colour of the text around them: they are half of its elements. Neighbours of
 # one colour are one element.
 COLOURLESS = re.compile(r'<span class="(?:n|nn|o|p|w)">([^<]*)</span>')
+NESTED = re.compile(r'<span class="([^"]*)"><span class="pre">([^<]*)</span></span>')  # in signatures
 NEIGHBOURS = re.compile(r'<span class="(\w+)">([^<]*)</span><span class="\1">(?=[^<]*</span>)')
 
 
@@ -239,6 +240,7 @@ def plainer(app: Sphinx, page: str, template: str, context: dict[str, Any], doct
         body = COLOURLESS.sub(r"\1", context["body"])
         while body != (joined := NEIGHBOURS.sub(r'<span class="\1">\2', body)):
             body = joined
+        body = NESTED.sub(r'<span class="\1 pre">\2</span>', body)
         context["body"] = body
 
 

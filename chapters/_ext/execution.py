@@ -33,6 +33,7 @@ from posenc._explore.sphinx import failure
 
 CACHES_KEPT = 3  # one for the present package, two for branches that one changes between
 AT_ONCE = min(4, os.cpu_count() or 1)  # kernels; each takes about 700 MB
+EXPLORERS = "explorers"  # how many are kept beside an execution; an execution by Sphinx itself has no such entry
 log = logging.getLogger(__name__)
 
 
@@ -102,8 +103,7 @@ def new(cache: Any, path: Path) -> bool:
         record = cache.match_cache_notebook(nbformat.read(path, as_version=4))
     except KeyError:
         return True
-    with cache.cache_artefacts_temppath(record.pk) as kept:
-        return not Path(kept).exists()
+    return EXPLORERS not in record.data
 
 
 class Kernels(ThreadPoolExecutor):
@@ -136,7 +136,7 @@ class Kernels(ThreadPoolExecutor):
         except (CellExecutionError, CellTimeoutError, DeadKernelError) as error:
             return None, error
         files = NbArtifacts([str(file) for file in explorers.iterdir()], explorers)
-        data = {"execution_seconds": time.perf_counter() - begin}
+        data = {"execution_seconds": time.perf_counter() - begin, EXPLORERS: len(files.paths)}
         return CacheBundleIn(notebook, str(path), artifacts=files, data=data), None
 
 
@@ -150,7 +150,8 @@ def finish(app: Sphinx, exception: Exception | None) -> None:
         if path.suffix == ".ipynb":
             record = cache.match_cache_notebook(nbformat.read(path, as_version=4))
             with cache.cache_artefacts_temppath(record.pk) as kept:
-                shutil.copytree(kept, out.parent / "explorers" / path.stem)
+                if record.data.get(EXPLORERS):
+                    shutil.copytree(kept, out.parent / "explorers" / path.stem)
     if not ((app.warningiserror or app.keep_going) and app._warncount):  # -W --keep-going: Sphinx sets only the latter
         stamp.file(out).write_text(app.book_fingerprint, encoding="utf-8")  # type: ignore[attr-defined]
 

@@ -167,26 +167,32 @@ export class Frame {
     const top = 8 + (airy ? 4 + LINE * Math.max(1, title.y.length) : 0); // a view beside it may have a title
     /** @type {Placed[]} */
     let ticks = [];
-    for (let round = 0; round < 4; round++) {
-      const [across, along] = size(width - this.left - RIGHT);
-      this.plot = { left: this.left, top, width: across, height: along };
-      this.scaleY = scaled(y, y.down ? [top, top + along] : [top + along, top]);
-      this.y = mapping(this.scaleY, y.log);
-      ticks = this.choose(y, this.scaleY, this.y, "y", (a, b) => Math.abs(a.place - b.place) >= SIZE + (y.words?.length ? 2 : 5));
-      const wide = Math.ceil(Math.max(14, ...ticks.map(({ wide }) => wide))) + 8;
-      if (wide <= this.left) break;
-      this.left = wide; // it only grows, so that the picture does not tremble while labels change
-    }
-    const { left, height } = this.plot;
-    const bottom = top + height;
-    this.scaleX = scaled(x, [left, left + this.plot.width]);
-    this.x = mapping(this.scaleX, x.log);
+    /** @type {Placed[]} */
+    let across = [];
+    let steep = false;
     const inside = (/** @type {Placed} */ { place, wide }) => Math.max(wide / 2, Math.min(width - wide / 2, place));
     /** @type {(a: Placed, b: Placed) => boolean} */
     const level = (a, b) => inside(b) - inside(a) >= (a.wide + b.wide) / 2 + 8;
-    let across = this.choose(x, this.scaleX, this.x, "x", level);
-    const steep = across.length < Math.min(x.words?.length ?? 0, x.high - x.low); // not all words have room
-    if (steep) across = this.choose(x, this.scaleX, this.x, "x", (a, b) => b.place - a.place >= SIZE + 5);
+    for (let round = 0; round < 4; round++) {
+      const [wide, along] = size(width - this.left - RIGHT);
+      this.plot = { left: this.left, top, width: wide, height: along };
+      this.scaleY = scaled(y, y.down ? [top, top + along] : [top + along, top]);
+      this.y = mapping(this.scaleY, y.log);
+      ticks = this.choose(y, this.scaleY, this.y, "y", (a, b) => Math.abs(a.place - b.place) >= SIZE + (y.words?.length ? 2 : 5));
+      this.scaleX = scaled(x, [this.left, this.left + wide]);
+      this.x = mapping(this.scaleX, x.log);
+      across = this.choose(x, this.scaleX, this.x, "x", level);
+      steep = across.length < Math.min(x.words?.length ?? 0, x.high - x.low); // not all words have room
+      if (steep) across = this.choose(x, this.scaleX, this.x, "x", (a, b) => b.place - a.place >= SIZE + 5);
+      const needed = Math.max(
+        Math.ceil(Math.max(14, ...ticks.map(({ wide }) => wide))) + 8,
+        ...(steep ? across.map(({ place, wide }) => Math.ceil((wide + SIZE) * SLOPE - (place - this.left))) : []),
+      );
+      if (needed <= this.left) break;
+      this.left = needed; // it only grows, so that the picture does not tremble while labels change
+    }
+    const { left, height } = this.plot;
+    const bottom = top + height;
     const deep = steep ? Math.ceil(Math.max(...across.map(({ wide }) => wide)) * SLOPE + SIZE * SLOPE) + 4 : 16;
     const high = bottom + 4 + deep + LINE * title.x.length + 4;
     set(this.svg, { viewBox: `0 0 ${width} ${high}`, width, height: high });
