@@ -85,5 +85,5 @@ WRONG = {
         (whole_heads, "only a part of each head"),
         (in_place, "is not changed"),
         (lambda weight, *sizes: torch.cat([weight[0::2], weight[0::2]]), "is there once"),
-    ]
+    ],
 }
