@@ -13,7 +13,8 @@ from tests.browser import Contexts, Opened
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
-PAGE = "chapters/rope.html"
+PAGE = "chapters/memory.html"  # opens fast
+WITH_PANEL = "chapters/precision.html"  # in a fold
 FOLDED = "[...document.querySelectorAll('.pe-fold')].map(e => e.hasAttribute('hidden'))"
 INSIDE = "document.querySelector('.pe-fold :is(p, pre)').closest('.pe-fold')"
 Open = Callable[..., Opened]
@@ -132,7 +133,7 @@ def test_paper_has_everything(page: Page) -> None:
 
 
 def test_a_panel_in_a_fold_comes_alive_when_it_opens(book: Path, open_page: Open) -> None:
-    opened = open_page(f"{book.as_uri()}/{PAGE}")
+    opened = open_page(f"{book.as_uri()}/{WITH_PANEL}")
     page = opened.page
     name = page.evaluate("document.querySelector('.pe-fold figure.pe-panel').id")
     assert "pe-live" not in page.locator(f"[id='{name}']").get_attribute("class")
