@@ -7,7 +7,7 @@ from posenc.lab import Run, results
 from posenc.lab.__main__ import main
 from posenc.lab.corpus import Corpus
 from posenc.lab.intervals import crossed, wilson
-from posenc.lab.report import change, difference, gain, report, sizes, success, tables, texts, tried, worth
+from posenc.lab.report import change, difference, gain, gains, report, sizes, success, tables, texts, tried, worth
 
 L = 16
 
@@ -65,7 +65,10 @@ def test_what_far_keys_and_planted_strings_are_worth():
     made = {table.caption.partition(" by its")[0]: table for table in tables({"rope": of})}
     copies = made["Gain in nats per byte from a planted copy"]
     assert copies.columns == ["", "0.125 L", "2 L"]
-    assert copies.rows == [["rope", f"{crossed([[1.0, 3.0]]):+.2f}", "–"]]
+    assert copies.rows == [["rope", "+2.00", "–"]]
+    (twice,) = [table for table in tables({"rope": 2 * of}) if "planted key" in table.caption]
+    assert twice.rows == [["rope", "+0.50 +0.50"]]
+    assert gains(2 * of, 1 / 8) == [2, 2] and gains(of, 2) is None
     (hidden_keys,) = [table for table in tables({"rope": of}) if "keys are worth" in table.caption]
     assert hidden_keys.rows[0][1:] == [f"{crossed([[0.0, 0.0]]):+.2f}", f"{crossed([[1.0, 2.0]]):+.2f}"]
 

@@ -252,6 +252,24 @@ def gain(of: list[Result], share: float, kind: str = "copy") -> Interval | None:
     return _mean(texts(of, "recalled", share, kind))
 
 
+def gains(of: list[Result], share: float, kind: str = "copy") -> list[float] | None:
+    """As `gain`, for each model by itself: some seeds learn to copy and others do not, so their mean describes nobody.
+
+    Args:
+        of: The results of one variant.
+        share: How far back the string occurred before, as a multiple of the training length.
+        kind: "copy" or "key". Default: "copy".
+
+    Returns:
+        One gain in nats per byte for each seed, in their order; None if that is refused.
+
+    Raises:
+        ValueError: If it was not measured.
+    """
+    found = texts(of, "recalled", share, kind)
+    return None if found is None else found.mean(1).tolist()
+
+
 def _mean(first: Tensor | None, second: Tensor | float | None = 0.0) -> Interval | None:
     return None if first is None or second is None else crossed(first - second)
 
@@ -271,14 +289,15 @@ def _losses(rows: Found) -> Iterator[Table]:
         }
         lengths = [f"{share * trained:g}" for share in shares]
         yield _table(title + after, lengths, {v: [spread(seeds) for seeds in of] for v, of in values.items()})
-    measured: list[tuple[str, list[float], Callable[..., Interval | None]]] = [
-        ("Rise of the loss beyond the training length L, windows that slide", shares, change),
-        ("What keys are worth that are L or more back, windows that do not overlap", shares, worth),
+    sure = ", with 95 % intervals"
+    measured: list[tuple[str, list[float], Callable[..., Interval | list[float] | None]]] = [
+        ("Rise of the loss beyond the training length L, windows that slide" + sure, shares, change),
+        ("What keys are worth that are L or more back, windows that do not overlap" + sure, shares, worth),
     ]
     for kind in dict.fromkeys(entry["kind"] for entry in some.get("recalled", [])):
         places = [entry["distance"] / trained for entry in some["recalled"] if entry["kind"] == kind]
-        title = f"Gain in nats per byte from a planted {kind} by its distance"
-        measured.append((title, places, functools.partial(gain, kind=kind)))
+        title = f"Gain in nats per byte from a planted {kind} by its distance, for each seed"
+        measured.append((title, places, functools.partial(gains, kind=kind)))
     for title, heads, found in measured:
         cells = {}
         for variant, of in rows.items():
@@ -287,11 +306,13 @@ def _losses(rows: Found) -> Iterator[Table]:
             except ValueError:  # not measured, as far keys of a memory
                 continue
         if cells:
-            yield _table(title + ", with 95 % intervals", [f"{head:g} L" for head in heads], cells)
+            yield _table(title, [f"{head:g} L" for head in heads], cells)
 
 
-def _shown(interval: Interval | None) -> str | None:
-    return None if interval is None else f"{interval:+.2f}"
+def _shown(found: Interval | list[float] | None) -> str | None:
+    if isinstance(found, list):
+        return " ".join(f"{value:+.2f}" for value in found)
+    return None if found is None else f"{found:+.2f}"
 
 
 def _curves(rows: Found) -> Table:
