@@ -123,14 +123,6 @@ READ = f"""async ([id, stay]) => {{
   return {{ shown: panel.shown, tensors, faults: ({FAULTS})(panel, forms, stay) }};
 }}"""
 KEYS = ("Home", "PageUp", "ArrowRight", "End", "ArrowLeft")  # to both ends of a slider, and between
-# What a browser does to a slider at a key, in less time.
-PRESS = """(slider, key) => {
-  const range = Number(slider.max) - Number(slider.min), places = { Home: slider.min, End: slider.max };
-  if (key in places) slider.value = places[key];
-  else if (key === "PageUp") slider.value = Number(slider.value) + range / 10;
-  else slider[key === "ArrowRight" ? "stepUp" : "stepDown"]();
-  slider.dispatchEvent(new Event("input", { bubbles: true }));
-}"""
 
 
 GAP = '<div style="height: 4000px"></div>'
@@ -256,7 +248,7 @@ def compare(got: dict[str, Any], explorer: Explorer) -> float:
 
 def moves(page: Page, identity: str, explorer: Explorer) -> Iterator[tuple[str, dict[str, Any]]]:
     """Move each control of a panel, as a reader would, and back to its start: what was done, and what is there."""
-    root, pressed = page.locator(f"#{identity}"), False
+    root = page.locator(f"#{identity}")
     if explorer.more:
         root.get_by_role("button", name="More controls").click()
     for control in explorer.controls:
@@ -271,13 +263,9 @@ def moves(page: Page, identity: str, explorer: Explorer) -> Iterator[tuple[str, 
             start = found.input_value()
             found.focus()
             for key in KEYS:
-                if pressed:
-                    found.evaluate(PRESS, key)
-                else:
-                    page.keyboard.press(key)
+                page.keyboard.press(key)
                 yield f"{control.name} {key}", read(page, identity, True)
             assert found.evaluate("slider => slider === document.activeElement"), f"{control.name} lost the focus"
-            pressed = True  # keys of a keyboard move the first slider of a panel
             found.evaluate("(s, v) => { s.value = v; s.dispatchEvent(new Event('input')); }", start)
         elif isinstance(control, Choice):
             for index in reversed(range(len(control.values))):
