@@ -262,6 +262,17 @@ def test_a_build_executes_what_changed_and_keeps_its_explorers(
     assert [path.as_posix() for path in bundle.artifacts.relative_paths] == ["explore-one.pickle"]
 
 
+def test_what_sphinx_executed_itself_is_executed_again_with_its_explorers(
+    execution: ModuleType, build: Callable[..., list[str]], tmp_path: Path
+) -> None:
+    assert len(build(one=KEPT)) == 1
+    cache = execution.get_cache(str(tmp_path / "cache"))
+    cache.clear_cache()
+    cache.cache_notebook_file(path=tmp_path / "one.ipynb", check_validity=False)
+    assert [line.split(" in ")[0] for line in build(one=KEPT)] == ["executed one.ipynb"]
+    assert build(one=KEPT) == []
+
+
 def test_all_notebooks_that_fail_are_told_with_the_cell_and_the_reason(build: Callable[..., list[str]]) -> None:
     told = build(good="1 + 1", wrong="x = 1\nx / 0", dead="import os; os._exit(1)")
     assert told[-1] == "dead.ipynb, wrong.ipynb: execution failed, as told above"

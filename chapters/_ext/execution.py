@@ -149,8 +149,8 @@ def finish(app: Sphinx, exception: Exception | None) -> None:
     for path in (Path(app.env.doc2path(name)) for name in sorted(app.env.found_docs)):
         if path.suffix == ".ipynb":
             record = cache.match_cache_notebook(nbformat.read(path, as_version=4))
-            with cache.cache_artefacts_temppath(record.pk) as kept:
-                if record.data.get(EXPLORERS):
+            if record.data.get(EXPLORERS):
+                with cache.cache_artefacts_temppath(record.pk) as kept:
                     shutil.copytree(kept, out.parent / "explorers" / path.stem)
     if not ((app.warningiserror or app.keep_going) and app._warncount):  # -W --keep-going: Sphinx sets only the latter
         stamp.file(out).write_text(app.book_fingerprint, encoding="utf-8")  # type: ignore[attr-defined]
