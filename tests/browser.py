@@ -44,6 +44,8 @@ WALK = """async () => {  // what is 800 pixels out of sight comes alive
     await new Promise(requestAnimationFrame);
     await new Promise(painted => setTimeout(painted));
   }
+  await document.fonts.ready;
+  await Promise.all([...document.images].map(image => image.decode().catch(() => null)));  // a failure is a problem
 }"""
 MATHJAX_DONE = (
     "() => !window.MathJax?.startup || MathJax.startup.promise.then(() => document.fonts.ready).then(() => true)"
@@ -173,7 +175,6 @@ class Opened:
     def walk(self) -> None:
         """Scroll from top to bottom, so that whatever loads when it comes into view has done so."""
         self.page.evaluate(WALK)
-        self.page.wait_for_timeout(300)
 
 
 class Contexts:

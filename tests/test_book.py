@@ -41,7 +41,7 @@ def contents() -> list[str]:
 CONTENTS = contents()
 CHAPTERS = [page for page in CONTENTS if (ROOT / f"{page}.ipynb").exists()]
 PAGES = [*CONTENTS, "search", "genindex", "_modules/posenc/rope"]
-SAMPLES = ["chapters/index", "chapters/notation", "chapters/rope", "search", "_modules/posenc/rope"]
+SAMPLES = ["chapters/index", "chapters/notation", "chapters/memory", "search", "_modules/posenc/rope"]
 
 
 # ---- files -----------------------------------------------------------------------------------------------------------
@@ -216,7 +216,8 @@ WHOLE = ".bd-article section > section { content-visibility: visible !important 
 ARRANGED = "() => new Promise(painted => requestAnimationFrame(() => requestAnimationFrame(painted)))"
 AXE_RUN = """async ([theme, options]) => {
   axe.configure({ rules: [{ id: "color-contrast", selector: `[data-${theme}]` }] });
-  const found = await axe.run(document, { ...options, resultTypes: ["violations"], preload: false });
+  const found = await axe.run(document, { ...options, resultTypes: ["violations"], preload: false,
+    selectors: false });
   return found.violations.map(({ id, help, nodes }) =>
     `${id}: ${help}: ` + nodes.slice(0, 5).map(node => node.html.slice(0, 200)).join(" and "));
 }"""

@@ -32,12 +32,17 @@ PICTURES = """() => {
 }"""
 
 
-@pytest.mark.parametrize("stem", CHAPTERS)
-def test_a_picture_stands_where_no_script_runs(stem, book, browser):
+@pytest.fixture(scope="module")
+def unscripted(browser):
     page = browser.new_page(java_script_enabled=False)
-    page.goto((book / "chapters" / f"{stem}.html").as_uri())
-    panels = page.evaluate(PICTURES)
+    yield page
     page.close()
+
+
+@pytest.mark.parametrize("stem", CHAPTERS)
+def test_a_picture_stands_where_no_script_runs(stem, book, unscripted):
+    unscripted.goto((book / "chapters" / f"{stem}.html").as_uri())
+    panels = unscripted.evaluate(PICTURES)
     assert panels
     for state, pictures in panels:
         assert state

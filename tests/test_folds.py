@@ -20,9 +20,28 @@ INSIDE = "document.querySelector('.pe-fold :is(p, pre)').closest('.pe-fold')"
 Open = Callable[..., Opened]
 
 
+RESTORE = """() => {
+  document.querySelectorAll(".pe-unfold[aria-expanded=true]").forEach(button => button.click());
+  document.querySelectorAll(".to").forEach(link => link.remove());
+  history.replaceState(null, "", location.pathname);
+  document.activeElement?.blur();
+  scrollTo(0, 0);
+}"""
+
+
+@pytest.fixture(scope="module")
+def opened(book: Path, browser: Browser) -> Iterator[Opened]:
+    contexts = Contexts(browser, "folds")
+    yield contexts.open(f"{book.as_uri()}/{PAGE}")
+    contexts.close(keep=False)
+
+
 @pytest.fixture
-def page(book: Path, open_page: Open) -> Page:
-    return open_page(f"{book.as_uri()}/{PAGE}").page
+def page(opened: Opened) -> Iterator[Page]:
+    """A page that tests take in turn. Each finds the folds closed."""
+    yield opened.page
+    opened.page.emulate_media(media="screen")
+    opened.page.evaluate(RESTORE)
 
 
 def named(page: Page) -> str:
