@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from tests.kernels import fork_kernels
+
 pytest_plugins = ["tests.browser"]
 
 ROOT = Path(__file__).parent
@@ -47,6 +49,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.add_cleanup(profile.cleanup)
     if config.getoption("nbval", False) or config.getoption("nbval_lax", False):
         keep_history()
+        fork_kernels(config)
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(Times(), "times")
 

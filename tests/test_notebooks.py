@@ -6,6 +6,7 @@ import ast
 import http.server
 import importlib.util
 import json
+import os
 import re
 import subprocess
 import sys
@@ -20,6 +21,8 @@ import yaml
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 from normalise import COLAB_CELL, MATHS_CELL
+
+from tests.kernels import LAUNCHER, Forge
 
 CHAPTERS = sorted(normalise.CHAPTERS.glob("*.ipynb"))
 IGNORED_SHARE = 20  # at most one code cell in so many may go uncompared
@@ -345,13 +348,34 @@ def test_two_workers_compare_every_cell(tmp_path: Path) -> None:
     }
     for name, cells in notebooks.items():
         nbformat.write(normalise.normalise(new_notebook(cells=cells), name), tmp_path / f"{name}.ipynb")
-    command = [sys.executable, "-m", "pytest", "-p", "conftest", "-p", "no:posenc", "-n", "2", "-v", "--nbval", str(tmp_path)]
+    options = ["-p", "conftest", "-p", "no:posenc", "-n", "2", "-v", "--nbval"]
+    command = [sys.executable, "-m", "pytest", *options, str(tmp_path)]
     done = subprocess.run(command, cwd=normalise.ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     failed = re.findall(r"^FAILED \S*?(\w+\.ipynb::Cell \d)", done.stdout, re.MULTILINE)
     assert done.returncode == 1, done.stdout
     assert sorted(failed) == ["differs.ipynb::Cell 2", "raises.ipynb::Cell 1"], done.stdout
     assert "2 failed, 6 passed" in done.stdout, done.stdout
     assert "history" not in done.stdout.lower(), done.stdout
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="kernels are forked on Linux only")
+def test_forked_kernels_have_nothing_in_common(tmp_path: Path) -> None:
+    forge, found = Forge(), []
+    script = "import os, sys; open('told', 'w').write(f'{os.environ[\"ME\"]} {os.getpgid(0)}'); os.kill(os.getpid(), 9)"
+    for name in ("one", "two"):
+        folder = tmp_path / name
+        folder.mkdir()
+        arguments = [f"--IPKernelApp.exec_lines=[{script!r}]", "--IPKernelApp.connection_file=it.json"]
+        environment = {"PATH": os.environ["PATH"], "ME": name, "IPYTHONDIR": str(tmp_path)}
+        kernel = forge.launch([sys.executable, *LAUNCHER, *arguments], env=environment, cwd=str(folder))
+        assert kernel.poll() is None
+        assert os.getpgid(kernel.pid) == kernel.pid
+        kernel.wait()
+        found.append((folder / "told").read_text(encoding="utf-8") == f"{name} {kernel.pid}")
+    assert found == [True, True]
+    other = forge.launch([sys.executable, *LAUNCHER], env=environment, cwd=str(tmp_path))
+    forge.close()
+    other.wait()  # it ends with the process that it was forked from
 
 
 # ---- the cell that installs posenc on Colab --------------------------------------------------------------------------
