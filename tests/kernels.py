@@ -15,6 +15,7 @@ import subprocess
 import sys
 import time
 from typing import Any, NoReturn
+from unittest.mock import patch
 
 LAUNCHER = ["-m", "ipykernel_launcher"]
 
@@ -81,10 +82,16 @@ def fork_kernels(config: Any) -> None:
     """Let nbval's kernels be forked, where a process that has imported torch can be forked safely."""
     if sys.platform != "linux":
         return
+    import nbval.kernel
     from jupyter_client.provisioning import local_provisioner
 
-    forge = Forge()
-    local_provisioner.launch_kernel = forge.launch
+    forge, start = Forge(), nbval.kernel.start_new_kernel
+
+    def start_new_kernel(*arguments: Any, **options: Any) -> Any:
+        with patch.object(local_provisioner, "launch_kernel", forge.launch):  # other kernels start as ever
+            return start(*arguments, **options)
+
+    nbval.kernel.start_new_kernel = start_new_kernel
     config.add_cleanup(forge.close)
 
 
