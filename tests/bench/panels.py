@@ -75,11 +75,12 @@ def high(times: list[float]) -> float:
 
 def sweep(page: Any, box: dict[str, float], down: bool) -> list[float]:
     """Move the mouse across a box, once for each frame; the times that the page recorded."""
-    page.evaluate("window.times.length = 0, window.graphs = []")
     y = box["y"] + box["height"] / 2
     page.mouse.move(box["x"] + 12, y)
     if down:
         page.mouse.down()
+    page.wait_for_timeout(100)  # what comes with the press, and its jump to this place, is no move
+    page.evaluate("window.times.length = 0, window.graphs = []")
     for move in range(MOVES):
         page.mouse.move(box["x"] + 12 + (box["width"] - 24) * (move + 1) / MOVES, y)
         page.evaluate("() => new Promise(requestAnimationFrame)")
