@@ -62,13 +62,21 @@ export function format(value) {
   return Number.isInteger(value) ? grouped(value, 0) : grouped(Number(value.toPrecision(4)), 0, 6);
 }
 
+/** @type {Map<string, Intl.NumberFormat>} by the least and the most decimals: to make one takes longer than to use it */
+const formats = new Map();
+
 /**
  * A number with so many decimals, as people write it: thousands apart by a narrow space, and a real minus.
  * @type {(value: number, least: number, most?: number) => string}
  */
 export function grouped(value, least, most = least) {
-  const text = value.toLocaleString("en-GB", { minimumFractionDigits: least, maximumFractionDigits: most });
-  return text.replaceAll(",", "\u202f").replace(/^-(?=[0.\u202f]*$)/, "").replace("-", "\u2212");
+  const key = `${least} ${most}`;
+  let style = formats.get(key);
+  if (!style) {
+    style = new Intl.NumberFormat("en-GB", { minimumFractionDigits: least, maximumFractionDigits: most });
+    formats.set(key, style);
+  }
+  return style.format(value).replaceAll(",", "\u202f").replace(/^-(?=[0.\u202f]*$)/, "").replace("-", "\u2212");
 }
 
 /** The label of a tick on a logarithmic axis: powers of ten, nothing between them. @param {number} value */

@@ -223,11 +223,14 @@ export class Heatmap extends View {
     const texts = new Map(); // of the values, which are often few
     if (high >= SIZE + 3 && wide >= SIZE) for (const v of data) if (!texts.has(v)) texts.set(v, Number.isFinite(v) ? this.figure(v, 0) : "");
     const fits = texts.size && [...texts.values()].every((text) => textWidth(text, this.frame.font) + 4 <= wide);
-    pool(this.numbers, fits ? data.length : 0, () => shape("text")).forEach((node, i) => {
+    // Nodes that are no longer needed stay without a text: a theme may search the whole page after each new node.
+    const count = fits ? Math.max(data.length, this.numbers.childNodes.length) : 0;
+    pool(this.numbers, count, () => shape("text")).forEach((node, i) => {
+      write(node, (i < data.length && texts.get(data[i])) || "");
+      if (i >= data.length) return;
       const [x, y] = [left + wide * ((i % columns) + 0.5), top + high * (Math.floor(i / columns) + 0.5) + 0.36 * SIZE];
       const colour = this.colours[within(Math.floor(((data[i] - low) / (end - low)) * 256), 0, 255) || 0];
       set(node, { x: x.toFixed(1), y: y.toFixed(1), style: `fill: ${luminance(colour) > EVEN ? "#000" : "#fff"}` });
-      write(node, texts.get(data[i]) ?? "");
     });
   }
 
