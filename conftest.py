@@ -24,10 +24,23 @@ PARTS = {  # files that two workers share, and what names a case in a test's par
 }
 OUTPUT_TIMEOUT = 60  # seconds; nbval's own 5 are too few for a first compilation on a slow machine
 PROFILE = 'get_config().HistoryManager.hist_file = ":memory:"\n'  # no kernel writes into a folder that goes before it
+#: What a kernel does first under `--rounding`: every gradient is a little off, as if it came from another processor,
+#: so that a training that amplifies such differences ends elsewhere.
+OFF = """
+import torch
+from torch.optim.optimizer import register_optimizer_step_pre_hook
+def off(optimiser, arguments, options, generator=torch.Generator().manual_seed(%d)):
+    for p in (p for group in optimiser.param_groups for p in group["params"] if p.grad is not None):
+        noise = torch.randn(p.shape, generator=generator, dtype=p.dtype)
+        p.grad.mul_(1 + 10 * torch.finfo(p.dtype).eps * noise.to(p.device))
+register_optimizer_step_pre_hook(off)
+del off, register_optimizer_step_pre_hook
+"""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--training", action="store_true", help="of the notebooks, only those that train in a cell")
+    parser.addoption("--rounding", type=int, metavar="SEED", help="round gradients otherwise, in notebooks")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -43,6 +56,9 @@ def pytest_configure(config: pytest.Config) -> None:
     profile = tempfile.TemporaryDirectory(prefix="posenc-ipython-")
     folder = Path(profile.name) / "profile_default"
     folder.mkdir()
+    if (seed := config.getoption("--rounding")) is not None:
+        (folder / "startup").mkdir()
+        (folder / "startup" / "off.py").write_text(OFF % seed, encoding="utf-8")
     for name in ("ipython_config.py", "ipython_kernel_config.py"):
         (folder / name).write_text(PROFILE, encoding="utf-8")
     os.environ["IPYTHONDIR"] = profile.name
