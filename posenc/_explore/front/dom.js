@@ -48,7 +48,7 @@ export function set(node, attributes) {
  */
 export function write(node, text) {
   const { firstChild } = node;
-  if (text && firstChild instanceof Text && firstChild === node.lastChild) {
+  if (firstChild instanceof Text && firstChild === node.lastChild) {
     if (firstChild.data !== text) firstChild.data = text;
   } else if (node.textContent !== text) node.textContent = text;
 }
@@ -61,6 +61,19 @@ export function pool(parent, count, create) {
   while (parent.childNodes.length > count) parent.lastChild?.remove();
   while (parent.childNodes.length < count) parent.append(create(parent.childNodes.length));
   return /** @type {NodeListOf<T>} */ (parent.childNodes);
+}
+
+/**
+ * Texts of SVG, each put where it belongs. Nodes that are no longer needed stay, without a text: a theme may search the
+ * whole page after each new node.
+ * @type {(parent: Element, texts: string[], place: (node: SVGElement, i: number) => void) => void}
+ */
+export function letter(parent, texts, place) {
+  while (parent.childNodes.length < texts.length) parent.append(shape("text", {}, ""));
+  /** @type {NodeListOf<SVGElement>} */ (parent.childNodes).forEach((node, i) => {
+    write(node, texts[i] ?? "");
+    if (i < texts.length) place(node, i);
+  });
 }
 
 /** The bytes of a text in base64; millions of them, so that a plain loop is worth it. @param {string} base64 */

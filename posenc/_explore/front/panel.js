@@ -30,6 +30,7 @@ const GAP = 20;
 const BELOW = 130; // pixels for titles and scales below a picture
 const MODES = ["now", "pinned", "difference"];
 const FADE = 1400; // milliseconds
+const REST = 200; // milliseconds without a movement
 /** @type {Set<Panel>} */
 const panels = new Set(); // of this page, which may share controls
 let count = 0;
@@ -71,6 +72,9 @@ export class Panel {
   pinned = null;
   /** @type {{ from: Picture, place: Place } | null} what is probed */
   aimed = null;
+  seen = false; // some of it is on the screen
+  /** @type {Values} what shared controls are to do here, once a reader sees it or the movement has ended */
+  owed = {};
   held = false; // something in a picture
   gone = false;
   haunted = false; // ghosts are shown
@@ -80,6 +84,9 @@ export class Panel {
   fading;
   /** @type {ReturnType<typeof setTimeout> | undefined} until the numbers are said */
   speaking;
+  /** @type {ReturnType<typeof setTimeout> | undefined} until what is owed is done */
+  due;
+  /** @type {IntersectionObserver} */ sight;
   /** @type {(() => void) | undefined} */
   resized;
 
@@ -147,6 +154,11 @@ export class Panel {
       if (this.stages.clientWidth && this.stages.clientWidth !== this.width) this.arranged();
     });
     this.watch.observe(this.stages);
+    this.sight = new IntersectionObserver((entries) => {
+      this.seen = entries[entries.length - 1].isIntersecting;
+      if (this.seen) this.settle();
+    });
+    this.sight.observe(this.root);
     this.mark();
   }
 
@@ -330,6 +342,9 @@ export class Panel {
    * @type {(values: Values, tell?: boolean) => void}
    */
   set(values, tell = true) {
+    values = { ...this.owed, ...values };
+    this.owed = {};
+    clearTimeout(this.due);
     this.remember();
     for (const [name, value] of Object.entries(values)) {
       if (!(name in this.values)) continue;
@@ -352,8 +367,24 @@ export class Panel {
       const control = other !== this && other.spec.share.includes(name) && other.spec.controls.find((c) => c.name === name);
       if (!control || (control.kind === "slider" && !(value >= control.min && value <= control.max))) continue;
       if (control.kind === "choice" && value >= control.labels.length) continue;
-      if (other.values[name] !== value) other.set({ [name]: value }, false);
+      if ({ ...other.values, ...other.owed }[name] !== value) other.follow({ [name]: value });
     }
+  }
+
+  /**
+   * Do what a shared control has done elsewhere; out of sight only when it has come to rest, since to draw what nobody
+   * sees takes the time of what is seen.
+   * @param {Values} values
+   */
+  follow(values) {
+    if (this.seen) return this.set(values, false);
+    Object.assign(this.owed, values);
+    clearTimeout(this.due);
+    this.due = setTimeout(() => this.settle(), REST);
+  }
+
+  settle() {
+    if (Object.keys(this.owed).length) this.set({}, false);
   }
 
   /** Say which preset is on, and, after a choice, which sliders do nothing in this state. */
@@ -642,6 +673,8 @@ export class Panel {
     if (this.resized) this.root.removeEventListener("fullscreenchange", this.resized);
     this.stop();
     this.watch.disconnect();
+    this.sight.disconnect();
+    clearTimeout(this.due);
     clearTimeout(this.speaking);
     clearTimeout(this.fading);
     this.body.remove();

@@ -3,7 +3,7 @@
 
 import { scaleLinear, scaleLog } from "d3-scale";
 
-import { pool, set, shape, textWidth, wrap, write } from "../dom.js";
+import { letter, set, shape, textWidth, wrap } from "../dom.js";
 import { decade, format, grouped } from "../scale.js";
 
 /** @import { ScaleLinear, ScaleLogarithmic } from "d3-scale" */
@@ -202,24 +202,17 @@ export class Frame {
     set(this.grid, { d: horizontal + vertical });
     const marks = ticks.map(({ place }) => `M${left - 4} ${place}h4`).join("") + across.map(({ place }) => `M${place} ${bottom}v4`).join("");
     set(this.ticks, { d: marks });
-    pool(this.labels.y, ticks.length, () => shape("text")).forEach((node, i) => {
-      set(node, { x: left - 7, y: ticks[i].place + SIZE * 0.35 });
-      write(node, ticks[i].text);
-    });
-    pool(this.labels.x, across.length, () => shape("text")).forEach((node, i) => {
+    const text = (/** @type {Placed} */ tick) => tick.text;
+    letter(this.labels.y, ticks.map(text), (node, i) => set(node, { x: left - 7, y: ticks[i].place + SIZE * 0.35 }));
+    letter(this.labels.x, across.map(text), (node, i) => {
       const { place } = across[i];
       if (steep) set(node, { x: place, y: bottom + 12, transform: `rotate(-45 ${place} ${bottom + 12})`, "text-anchor": "end" });
       else set(node, { x: inside(across[i]), y: bottom + SIZE + 5, transform: "", "text-anchor": "middle" });
-      write(node, across[i].text);
     });
-    pool(this.titles.y, title.y.length, () => shape("text")).forEach((node, i) => {
-      set(node, { x: 0, y: SIZE + LINE * i });
-      write(node, title.y[i]);
-    });
-    pool(this.titles.x, title.x.length, () => shape("text")).forEach((node, i) => {
+    letter(this.titles.y, title.y, (node, i) => set(node, { x: 0, y: SIZE + LINE * i }));
+    letter(this.titles.x, title.x, (node, i) => {
       const half = textWidth(title.x[i], font) / 2;
       set(node, { x: Math.max(half, Math.min(width - half, left + this.plot.width / 2)), y: bottom + 4 + deep + LINE * i + SIZE });
-      write(node, title.x[i]);
     });
     return true;
   }

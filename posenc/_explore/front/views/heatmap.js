@@ -1,7 +1,7 @@
 // @ts-check
 // A matrix as colours: one pixel of a canvas for each cell, stretched to its place between the axes.
 
-import { decode, element, pen, pool, set, shape, textWidth, write } from "../dom.js";
+import { decode, element, letter, pen, set, shape, textWidth, write } from "../dom.js";
 import { format, stepOf, valueAt } from "../scale.js";
 import { Frame, SIZE } from "./axes.js";
 import { View, extent, span, within } from "./view.js";
@@ -26,7 +26,8 @@ export class Heatmap extends View {
   /** @type {Tensor[]} what is shown: the present matrix, the pinned one or their difference */
   drawn;
   key = ""; // of the numbers at the ends of the scale
-  masked = ""; // which cells are hatched
+  /** @type {string | null} which cells are hatched; null before they have been */
+  masked = null;
   /** @type {boolean | undefined} whether the colours are those of differences */
   differs;
   /** @type {Uint32Array} */
@@ -151,10 +152,7 @@ export class Heatmap extends View {
     this.cells.width = columns;
     this.cells.height = rows;
     this.image = rows && columns ? this.context.createImageData(columns, rows) : null;
-    const dense = globalThis.devicePixelRatio || 1;
-    this.hatch.width = Math.round(width * dense);
-    this.hatch.height = Math.round(height * dense);
-    this.masked = "";
+    this.masked = null;
   }
 
   /** @type {(image: ImageData, rows: number, columns: number, data: Float32Array, low: number, high: number) => void} */
@@ -188,10 +186,13 @@ export class Heatmap extends View {
    * @type {(runs: number[], rows: number, columns: number) => void}
    */
   stripe(runs, rows, columns) {
-    const { width, height } = this.hatch;
-    const hatching = pen(this.hatch);
-    hatching.clearRect(0, 0, width, height);
+    this.hatch.hidden = !runs.length; // an empty canvas costs as much as a full one
     if (!runs.length) return;
+    const dense = globalThis.devicePixelRatio || 1;
+    const [width, height] = [this.frame.plot.width, this.frame.plot.height].map((side) => Math.round(side * dense));
+    const hatching = pen(this.hatch);
+    if (this.hatch.width !== width || this.hatch.height !== height) Object.assign(this.hatch, { width, height });
+    else hatching.clearRect(0, 0, width, height);
     hatching.save();
     hatching.beginPath();
     for (let i = 0; i < runs.length; i += 3) {
@@ -200,7 +201,6 @@ export class Heatmap extends View {
       hatching.rect(left, top, Math.round((runs[i + 2] * width) / columns) - left, Math.round(((runs[i] + 1) * height) / rows) - top);
     }
     hatching.clip();
-    const dense = globalThis.devicePixelRatio || 1;
     hatching.strokeStyle = "rgb(128 128 128 / 55%)";
     hatching.lineWidth = dense;
     hatching.beginPath();
@@ -223,11 +223,7 @@ export class Heatmap extends View {
     const texts = new Map(); // of the values, which are often few
     if (high >= SIZE + 3 && wide >= SIZE) for (const v of data) if (!texts.has(v)) texts.set(v, Number.isFinite(v) ? this.figure(v, 0) : "");
     const fits = texts.size && [...texts.values()].every((text) => textWidth(text, this.frame.font) + 4 <= wide);
-    // Nodes that are no longer needed stay without a text: a theme may search the whole page after each new node.
-    const count = fits ? Math.max(data.length, this.numbers.childNodes.length) : 0;
-    pool(this.numbers, count, () => shape("text")).forEach((node, i) => {
-      write(node, (i < data.length && texts.get(data[i])) || "");
-      if (i >= data.length) return;
+    letter(this.numbers, fits ? Array.from(data, (v) => texts.get(v) ?? "") : [], (node, i) => {
       const [x, y] = [left + wide * ((i % columns) + 0.5), top + high * (Math.floor(i / columns) + 0.5) + 0.36 * SIZE];
       const colour = this.colours[within(Math.floor(((data[i] - low) / (end - low)) * 256), 0, 255) || 0];
       set(node, { x: x.toFixed(1), y: y.toFixed(1), style: `fill: ${luminance(colour) > EVEN ? "#000" : "#fff"}` });
