@@ -269,16 +269,15 @@ def test_play_goes_once_around_and_any_hand_stops_it(made, open_page):
     button = page.locator("#explore-arrows").get_by_role("button", name="Play")
     times = page.evaluate(
         """async () => {
-          const root = document.getElementById("explore-arrows"), times = [];
-          root.addEventListener("pe-drawn", e => times.push([performance.now(), e.detail.key]));
+          const root = document.getElementById("explore-arrows"), times = [], begin = performance.now();
+          root.addEventListener("pe-drawn", e => times.push([performance.now() - begin, e.detail.key]));
           root.querySelector(".pe-play").click();
           for (const late = Date.now() + 9000; times.length < 4 && Date.now() < late;)
             await new Promise(r => setTimeout(r, 20));
           return times; }"""
     )
     assert [key for _, key in times] == [5, 6, 7, 8]
-    paces = [after - before for (before, _), (after, _) in itertools.pairwise(times)]
-    assert 250 <= sorted(paces)[1] <= 1500, paces  # 400 where nothing else runs
+    assert times[3][0] >= 3 * 400 - 20, times  # a step each 400 ms; a busy machine may draw later, never sooner
     assert page.locator("#explore-arrows .pe-play").inner_text() == "Stop"
     page.mouse.click(5, 5)  # anywhere
     assert button.inner_text() == "Play"

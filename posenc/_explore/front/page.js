@@ -2,6 +2,7 @@
 // The panel in a built page: the graph exported from the torch function computes, with no kernel and no network.
 
 import { decode, write } from "./dom.js";
+import { Pace } from "./pace.js";
 import { Panel, variant } from "./panel.js";
 import { PIN, format, fromHash } from "./scale.js";
 import { scrub } from "./scrub.js";
@@ -9,9 +10,6 @@ import { scrub } from "./scrub.js";
 /** @import { Call, Engine, Found, Runtime, Spec } from "./types" */
 /** @typedef {(fraction: number | null) => void} Progress @typedef {Uint8Array<ArrayBuffer>} Bytes @typedef {{ wasm: Bytes }} Loaded */
 
-const SLOW = 12; // milliseconds of a run that are too many for the page's own thread
-const TIMES = 2; // slow runs one after another, since the first of all compiles what it needs
-const STUCK = 100; // milliseconds of a run that are too many even once
 const SCRIPT = /** @type {HTMLScriptElement} */ (document.currentScript);
 const BASE = new URL(".", SCRIPT.src);
 
@@ -155,12 +153,11 @@ async function graphsOf({ graphs = {}, apart }) {
 /** @type {(spec: Spec, id: string) => Engine} */
 function engine(spec, id) {
   const sliders = spec.controls.filter((c) => c.kind === "slider");
-  /** @type {Map<string, Bytes>} */
+  /** @type {Map<string, { graph: Bytes, pace: Pace }>} */
   const graphs = new Map();
-  let slow = 0; // runs one after another that took more than a frame can spare; later ones leave the page free
-  /** @type {(loaded: Loaded, ...call: Call) => ReturnType<Runtime["run"]>} */
-  const run = async (loaded, ...call) => {
-    if (slow >= TIMES && !forbidden) {
+  /** @type {(pace: Pace, loaded: Loaded, ...call: Call) => ReturnType<Runtime["run"]>} */
+  const run = async (pace, loaded, ...call) => {
+    if (pace.away && !forbidden) {
       try {
         return await worker(loaded).run(...call);
       } catch (error) {
@@ -175,12 +172,12 @@ function engine(spec, id) {
     async compute(values) {
       const [loaded, own] = await Promise.all([load(), graphsOf(spec)]);
       const key = variant(spec.controls, values);
-      const graph = graphs.get(key) ?? decode(own[key]);
-      graphs.set(key, graph);
+      const { graph, pace } = graphs.get(key) ?? { graph: decode(own[key]), pace: new Pace() };
+      graphs.set(key, { graph, pace });
       const inputs = sliders.map((c) => ({ name: c.name, integer: c.integer, value: values[c.name] }));
       try {
-        const { tensors, milliseconds } = await run(loaded, `${id} ${key}`, graph, inputs);
-        if (slow < TIMES) slow = milliseconds > STUCK ? TIMES : milliseconds > SLOW ? slow + 1 : 0;
+        const { tensors, milliseconds } = await run(pace, loaded, `${id} ${key}`, graph, inputs);
+        pace.note(milliseconds);
         return tensors;
       } catch (error) {
         if (!/CompileError|unsafe-eval/.test(error.message)) throw error;
