@@ -437,7 +437,7 @@ def cells(page, identity):
     """The colours of a matrix, and the ends of its scale."""
     return page.evaluate(
         """id => { const view = document.getElementById(id).panel.views.find(v => v.cells);
-           const { width, height } = view.cells, { data } = view.context.getImageData(0, 0, width, height);
+           const { width, height } = view.image, { data } = view.context.getImageData(0, 0, width, height);
            return [[...data], view.ends[0].textContent, view.ends[2].textContent]; }""",
         identity,
     )

@@ -41,10 +41,11 @@ export class Heatmap extends View {
     const table = decode(spec.table);
     this.own = Uint32Array.from({ length: 256 }, (_, i) => pixel(table[3 * i], table[3 * i + 1], table[3 * i + 2]));
     this.mode = "now";
-    this.cells = element("canvas", { class: "pe-cells", "aria-hidden": "true" });
+    this.cells = element("canvas");
+    this.pane = element("div", { class: "pe-cells", "aria-hidden": "true" }, this.cells);
     this.hatch = element("canvas", { class: "pe-cells", "aria-hidden": "true" });
     this.context = pen(this.cells);
-    this.stage.append(this.cells, this.hatch);
+    this.stage.append(this.pane, this.hatch);
     this.rows = Object.assign([...spec.rows], { start: spec.origin[0] });
     this.columns = Object.assign([...spec.columns], { start: spec.origin[1] });
     this.frame = new Frame(this.stage);
@@ -90,7 +91,7 @@ export class Heatmap extends View {
       (room) => this.size(room, rows, columns),
       this.airy,
     );
-    if (moved || this.cells.width !== columns || this.cells.height !== rows) this.fit(rows, columns);
+    if (moved || this.image?.width !== columns || this.image.height !== rows) this.fit(rows, columns);
     const [low, high] = this.limits(data);
     this.shade();
     if (this.image) this.paint(this.image, rows, columns, data, low, high);
@@ -145,14 +146,27 @@ export class Heatmap extends View {
   /** @type {(rows: number, columns: number) => void} */
   fit(rows, columns) {
     const { left, top, width, height } = this.frame.plot;
-    for (const canvas of [this.cells, this.hatch]) {
-      Object.assign(canvas.style, { left: `${left}px`, top: `${top}px`, width: `${width}px`, height: `${height}px` });
+    for (const each of [this.pane, this.hatch]) {
+      Object.assign(each.style, { left: `${left}px`, top: `${top}px`, width: `${width}px`, height: `${height}px` });
     }
     Object.assign(this.foot.style, { paddingLeft: `${left}px`, width: `${left + width}px` });
-    this.cells.width = columns;
-    this.cells.height = rows;
+    this.widen(columns, rows);
+    const { style } = this.cells;
+    [style.width, style.height] = [`${(width * this.cells.width) / (columns || 1)}px`, `${(height * this.cells.height) / (rows || 1)}px`];
     this.image = rows && columns ? this.context.createImageData(columns, rows) : null;
     this.masked = null;
+  }
+
+  /**
+   * Room for the cells. The canvas only grows, and its pane shows a part of it: a browser takes long for another size.
+   * @type {(columns: number, rows: number) => void}
+   */
+  widen(columns, rows) {
+    const { cells } = this;
+    const more = (/** @type {number} */ has, /** @type {number} */ needs) => (needs <= has ? has : Math.max(needs, Math.round(1.5 * has)));
+    if (!this.image) [cells.width, cells.height] = [columns, rows];
+    else if (columns > cells.width || rows > cells.height) [cells.width, cells.height] = [more(cells.width, columns), more(cells.height, rows)];
+    else this.context.clearRect(0, 0, cells.width, cells.height);
   }
 
   /** @type {(image: ImageData, rows: number, columns: number, data: Float32Array, low: number, high: number) => void} */
