@@ -257,7 +257,8 @@ def test_labels_of_any_range_are_legible_and_different(page):
         assert read(page, "explore-spread")["faults"] == []
         texts = page.evaluate(
             """() => document.getElementById("explore-spread").panel.views.filter(v => v.frame)
-               .flatMap(v => ["x", "y"].map(n => [...v.frame.labels[n].children].map(e => e.textContent).filter(Boolean)))"""
+               .flatMap(v => ["x", "y"].map(n => [...v.frame.labels[n].children]
+                 .map(e => e.textContent).filter(Boolean)))"""
         )
         for labels in texts:
             assert len(labels) >= 2
