@@ -444,6 +444,23 @@ def cells(page, identity):
     )
 
 
+def test_a_matrix_of_another_size_fills_its_place_and_shows_nothing_of_the_one_before(page):
+    live(page, "explore-masked")
+    for length in (20, 40, 5, 8):
+        move(page, "explore-masked", length=length)
+        shown, place, beyond = page.evaluate(
+            """() => { const [{ cells, pane, context }] = document.getElementById("explore-masked").panel.views;
+               const { length } = document.getElementById("explore-masked").panel.shown, { width, height } = cells;
+               const { data } = context.getImageData(0, 0, width, height), sides = e => e.getBoundingClientRect();
+               const painted = [...Array(width * height).keys()].filter(i => data[4 * i + 3]);
+               return [["width", "height"].map(s => sides(cells)[s] * length / cells[s]),
+                 [sides(pane).width, sides(pane).height],
+                 painted.filter(i => i % width >= length || i >= length * width).length]; }"""
+        )
+        assert shown == pytest.approx(place, abs=0.5)
+        assert beyond == 0
+
+
 def test_a_pinned_state_is_compared_with_the_present_one(page):
     live(page, "explore-sentence")
     root = page.locator("#explore-sentence")
