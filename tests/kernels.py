@@ -1,13 +1,14 @@
 """Kernels for nbval that are forked from a process that has imported torch.
 
-A new kernel spends two seconds on imports, and nearly thirty notebooks each want one. So every pytest process starts
-one Python process that imports torch and ipykernel, executes nothing, and forks whenever a kernel is asked for. The
-kernel has its own process group, environment and folder, like one that is started anew. `make book` and `make
-notebooks` start their kernels anew.
+A new kernel spends up to four seconds on imports, and nearly thirty notebooks each want one. So every pytest process
+starts one Python process that imports torch with its compiler, matplotlib and ipykernel, executes nothing, and forks
+whenever a kernel is asked for. The kernel has its own process group, environment and folder, like one that is started
+anew. `make book` and `make notebooks` start their kernels anew.
 """
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import signal
@@ -18,6 +19,8 @@ from typing import Any, NoReturn
 from unittest.mock import patch
 
 LAUNCHER = ["-m", "ipykernel_launcher"]
+#: What is imported before a fork. Not ipywidgets, which looks at its import whether it is in a kernel.
+LIBRARIES = ("torch", "torch._dynamo", "torch._inductor.compile_fx", "matplotlib.figure", "ipykernel.kernelapp")
 
 
 class Kernel:
@@ -97,10 +100,8 @@ def fork_kernels(config: Any) -> None:
 
 def serve() -> None:
     """Fork a kernel for each line of the input, and say its process id."""
-    import ipykernel.kernelapp
-    import torch
-
-    assert ipykernel and torch
+    for library in LIBRARIES:
+        importlib.import_module(library)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # kernels that end are forgotten
     for line in sys.stdin:
         pid = os.fork()
@@ -112,6 +113,7 @@ def serve() -> None:
 
 def become(arguments: list[str], environment: dict[str, str], folder: str) -> NoReturn:
     """Run a kernel in this process."""
+    import matplotlib as mpl
     from ipykernel.kernelapp import launch_new_instance
 
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -120,6 +122,8 @@ def become(arguments: list[str], environment: dict[str, str], folder: str) -> No
     os.dup2(2, 1)
     os.environ.clear()
     os.environ.update(environment)
+    # A new kernel has this variable before matplotlib is imported.
+    mpl.rcParams["backend"] = environment.get("MPLBACKEND", "module://matplotlib_inline.backend_inline")
     os.chdir(folder)
     sys.argv = [*arguments, f"--IPKernelApp.parent_handle={os.getppid()}"]  # it ends when this is no more
     sys.path.pop(0)  # the folder of this file

@@ -108,10 +108,14 @@ READ = f"""async ([id, stay]) => {{
   const {{ panel }} = document.getElementById(id), settled = {SETTLED}, late = performance.now() + 30_000;
   const fits = () => [...panel.stages.querySelectorAll("svg")]  // the page may have changed the panel's width just now
     .every(svg => Math.abs(svg.getBoundingClientRect().width - svg.viewBox.baseVal.width) <= 0.5);
-  for (let frame = 0; !settled(panel) || (frame < 30 && !fits()); frame++) {{
+  const {{ port1, port2 }} = new MessageChannel();
+  const soon = () => new Promise(done => {{ port1.onmessage = done; port2.postMessage(null); }});
+  for (let frame = 0; !settled(panel) || (frame < 30 && !fits());) {{
     if (performance.now() > late) throw new Error(`${{id}} has no answer after 30 s: ${{panel.message.textContent}}`);
-    await new Promise(requestAnimationFrame);
+    if (!settled(panel)) await soon();  // which, unlike a frame, draws nothing
+    else await new Promise(requestAnimationFrame).then(() => frame++);
   }}
+  port1.close();
   const forms = (globalThis.formsWithoutFault ??= {{}})[id] ??= new Set();
   const coded = bytes => {{
     let text = "";
@@ -122,7 +126,20 @@ READ = f"""async ([id, stay]) => {{
     ({{ shape, data: coded(new Uint8Array(data.buffer, data.byteOffset, data.byteLength)) }}));
   return {{ shown: panel.shown, tensors, faults: ({FAULTS})(panel, forms, stay) }};
 }}"""
-KEYS = ("Home", "PageUp", "ArrowRight", "End", "ArrowLeft")  # to both ends of a slider, and between
+# Moves a control to places, one after the other, and reads each: the frames in between, most of the time, are left out.
+MOVES = f"""async (control, [id, places]) => {{
+  const found = [], {{ type, min, max, step }} = control, read = {READ};
+  if (type === "range") {{
+    const [low, high, one] = [min, max, step].map(Number);
+    places = [low, low + one * Math.max(1, Math.round((high - low) / 10 / one)), high, high - one];
+  }}
+  for (const place of places) {{
+    control[type === "range" ? "value" : type === "checkbox" ? "checked" : "selectedIndex"] = place;
+    for (const kind of ["input", "change"]) control.dispatchEvent(new Event(kind, {{ bubbles: true }}));
+    found.push([String(place), await read([id, true])]);
+  }}
+  return found;
+}}"""
 
 
 GAP = '<div style="height: 4000px"></div>'
@@ -257,25 +274,32 @@ def moves(page: Page, identity: str, explorer: Explorer) -> Iterator[tuple[str, 
         role = {Slider: "slider", Choice: "combobox", Tick: "checkbox"}[type(control)]
         # Found once: on the page of a chapter, to find a control takes longer than to move it.
         found = root.get_by_role(role, name=label, exact=True).element_handle()
-        if found.is_disabled():  # it does nothing in this state
+        disabled, value, index, checked = found.evaluate("e => [e.disabled, e.value, e.selectedIndex, e.checked]")
+        if disabled:  # it does nothing in this state
             continue
+        places: list[Any] = []
         if isinstance(control, Slider):
-            start = found.input_value()
             found.focus()
-            for key in KEYS:
-                page.keyboard.press(key)
-                yield f"{control.name} {key}", read(page, identity, True)
-            assert found.evaluate("slider => slider === document.activeElement"), f"{control.name} lost the focus"
-            found.evaluate("(s, v) => { s.value = v; s.dispatchEvent(new Event('input')); }", start)
+            page.keyboard.press("ArrowRight")
         elif isinstance(control, Choice):
-            for index in reversed(range(len(control.values))):
-                found.select_option(index=index)
-                yield f"{control.name} {control.labels[index]}", read(page, identity, True)
-            found.select_option(index=control.index(control.start))
+            first, *places = (n for n in reversed(range(len(control.values))) if n != index)
+            found.select_option(index=first)
+            places.append(index)
         else:
-            for _ in range(2):
-                found.click()
-                yield control.name, read(page, identity, True)
+            found.click()
+            places.append(checked)
+        got = read(page, identity, True)
+        yield f"{control.name}, by hand", got
+        values = {got["shown"][control.name]}
+        for place, got in found.evaluate(MOVES, [identity, places]):
+            yield f"{control.name} at {place}", got
+            values.add(got["shown"][control.name])
+        assert len(values) >= (len(control.values) if isinstance(control, Choice) else 2), (
+            f"{control.name} did not move"
+        )
+        if isinstance(control, Slider):
+            assert found.evaluate("slider => slider === document.activeElement"), f"{control.name} lost the focus"
+            found.evaluate("(s, v) => { s.value = v; s.dispatchEvent(new Event('input')); }", value)
     settled(page, identity)
 
 

@@ -164,6 +164,10 @@ THIN = """() => {
   document.querySelectorAll(marks).forEach(mark => mark.remove());
   document.querySelectorAll("mjx-math[aria-hidden=true]").forEach(formula => formula.replaceChildren());
   document.querySelectorAll("mjx-assistive-mml math").forEach(aloud => aloud.replaceChildren(aloud.textContent));
+  for (const link of document.querySelectorAll("a[href]")) {  // whether it can be told from the words around it
+    const amid = link.parentElement.textContent.trim().length > link.textContent.trim().length;
+    if (copy(`${amid} ${around(link)}`)) link.setAttribute("data-alike", "");
+  }
 }"""
 # Contrast follows from the style of an element and those of what is around it. Text of one look has one contrast, so
 # that axe measures the first of each look, unless an earlier page has it too. Returns the looks that are measured.
@@ -215,7 +219,8 @@ FIRST = """async () => {
 WHOLE = ".bd-article section > section { content-visibility: visible !important }"
 ARRANGED = "() => new Promise(painted => requestAnimationFrame(() => requestAnimationFrame(painted)))"
 AXE_RUN = """async ([theme, options]) => {
-  axe.configure({ rules: [{ id: "color-contrast", selector: `[data-${theme}]` }] });
+  axe.configure({ rules: [{ id: "color-contrast", selector: `[data-${theme}]` },
+    { id: "link-in-text-block", selector: "a[href]:not([data-alike])" }] });
   const found = await axe.run(document, { ...options, resultTypes: ["violations"], preload: false,
     selectors: false });
   return found.violations.map(({ id, help, nodes }) =>
@@ -452,13 +457,17 @@ def test_axe_finds_one_fault_among_copies(book: Path, open_page: Open) -> None:
           const cells = [...document.querySelectorAll("tbody td, tbody td *")].filter(e => !e.children.length);
           cells.at(-1).classList.add("faint");
           document.querySelector("article p").insertAdjacentHTML("beforeend", "<img src='data:,'>");
+          const links = [...document.querySelectorAll("article p > a")];
+          const amid = e => e.checkVisibility() && e.parentElement.textContent.length > 2 * e.textContent.length;
+          links.find(amid).classList.add("hid");
           document.head.insertAdjacentHTML("beforeend", `<style>[data-theme=light] .pale { color: #ddd !important }
             [data-theme=dark] .faint { opacity: 0.2 }
-            [data-theme=dark] .dim { color: #444 !important }</style>`);
+            [data-theme=dark] .dim { color: #444 !important }
+            .hid, .hid * { color: #333 !important; text-decoration: none !important }</style>`);
         }"""
     )
     light, dark = accessible(opened).values()
-    assert [found.split(":")[0] for found in sorted(light)] == ["color-contrast", "image-alt"]
+    assert [found.split(":")[0] for found in sorted(light)] == ["color-contrast", "image-alt", "link-in-text-block"]
     assert "pale" in sorted(light)[0]
     assert [found.split(":")[0] for found in dark] == ["color-contrast"]
     assert "dim" in dark[0]
