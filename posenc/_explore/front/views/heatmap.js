@@ -1,7 +1,7 @@
 // @ts-check
 // A matrix as colours: one pixel of a canvas for each cell, stretched to its place between the axes.
 
-import { decode, element, pen, set, shape, textWidth, write } from "../dom.js";
+import { decode, element, letter, pen, set, shape, textWidth, write } from "../dom.js";
 import { format, stepOf, valueAt } from "../scale.js";
 import { Frame, SIZE } from "./axes.js";
 import { View, extent, span, within } from "./view.js";
@@ -45,8 +45,7 @@ export class Heatmap extends View {
     this.pane = element("div", { class: "pe-cells", "aria-hidden": "true" }, this.cells);
     this.hatch = element("canvas", { class: "pe-cells", "aria-hidden": "true" });
     this.context = pen(this.cells);
-    this.figures = element("canvas", { class: "pe-cells", "aria-hidden": "true", hidden: true });
-    this.stage.append(this.pane, this.hatch, this.figures);
+    this.stage.append(this.pane, this.hatch);
     this.rows = Object.assign([...spec.rows], { start: spec.origin[0] });
     this.columns = Object.assign([...spec.columns], { start: spec.origin[1] });
     this.frame = new Frame(this.stage);
@@ -55,6 +54,7 @@ export class Heatmap extends View {
       this.picked = this.frame.over.appendChild(shape("path", { class: "pe-picked" }));
       this.adopt = (/** @type {Cell} */ place) => this.chosen(place);
     }
+    this.numbers = this.frame.over.appendChild(shape("g", { class: "pe-numbers" }));
     this.ends = [element("span"), element("span", { class: "pe-bar" }), element("span")];
     this.shade();
     this.foot.append(...this.ends);
@@ -146,7 +146,7 @@ export class Heatmap extends View {
   /** @type {(rows: number, columns: number) => void} */
   fit(rows, columns) {
     const { left, top, width, height } = this.frame.plot;
-    for (const each of [this.pane, this.hatch, this.figures]) {
+    for (const each of [this.pane, this.hatch]) {
       Object.assign(each.style, { left: `${left}px`, top: `${top}px`, width: `${width}px`, height: `${height}px` });
     }
     Object.assign(this.foot.style, { paddingLeft: `${left}px`, width: `${left + width}px` });
@@ -202,7 +202,11 @@ export class Heatmap extends View {
   stripe(runs, rows, columns) {
     this.hatch.hidden = !runs.length; // an empty canvas costs as much as a full one
     if (!runs.length) return;
-    const { context: hatching, width, height, dense } = this.sharp(this.hatch);
+    const dense = globalThis.devicePixelRatio || 1;
+    const [width, height] = [this.frame.plot.width, this.frame.plot.height].map((side) => Math.round(side * dense));
+    const hatching = pen(this.hatch);
+    if (this.hatch.width !== width || this.hatch.height !== height) Object.assign(this.hatch, { width, height });
+    else hatching.clearRect(0, 0, width, height);
     hatching.save();
     hatching.beginPath();
     for (let i = 0; i < runs.length; i += 3) {
@@ -223,41 +227,21 @@ export class Heatmap extends View {
   }
 
   /**
-   * A canvas over the cells, empty, with as many pixels as the screen has there.
-   * @param {HTMLCanvasElement} canvas
-   */
-  sharp(canvas) {
-    const dense = globalThis.devicePixelRatio || 1;
-    const [width, height] = [this.frame.plot.width, this.frame.plot.height].map((side) => Math.round(side * dense));
-    const context = pen(canvas);
-    if (canvas.width !== width || canvas.height !== height) Object.assign(canvas, { width, height });
-    else context.clearRect(0, 0, width, height);
-    return { context, width, height, dense };
-  }
-
-  /**
-   * Numbers in the cells, in black or white, if all of them have room. (As texts of the SVG they would take longer.)
+   * Numbers in the cells, in black or white, if all of them have room.
    * @type {(rows: number, columns: number, data: Float32Array, ends: Ends) => void}
    */
   inscribe(rows, columns, data, [low, end]) {
-    const { plot, font } = this.frame;
-    const [high, wide] = [plot.height / rows, plot.width / columns];
+    const { left, top, width, height } = this.frame.plot;
+    const [high, wide] = [height / rows, width / columns];
     /** @type {Map<number, string>} */
     const texts = new Map(); // of the values, which are often few
     if (high >= SIZE + 3 && wide >= SIZE) for (const v of data) if (!texts.has(v)) texts.set(v, Number.isFinite(v) ? this.figure(v, 0) : "");
-    const fits = texts.size && [...texts.values()].every((text) => textWidth(text, font) + 4 <= wide);
-    this.figures.hidden = !fits;
-    if (!fits) return;
-    const { context, dense } = this.sharp(this.figures);
-    context.save();
-    context.scale(dense, dense);
-    Object.assign(context, { font, textAlign: "center" });
-    data.forEach((v, i) => {
-      const colour = this.colours[within(Math.floor(((v - low) / (end - low)) * 256), 0, 255) || 0];
-      context.fillStyle = luminance(colour) > EVEN ? "#000" : "#fff";
-      context.fillText(texts.get(v) ?? "", wide * ((i % columns) + 0.5), high * (Math.floor(i / columns) + 0.5) + 0.36 * SIZE);
+    const fits = texts.size && [...texts.values()].every((text) => textWidth(text, this.frame.font) + 4 <= wide);
+    letter(this.numbers, fits ? Array.from(data, (v) => texts.get(v) ?? "") : [], (node, i) => {
+      const [x, y] = [left + wide * ((i % columns) + 0.5), top + high * (Math.floor(i / columns) + 0.5) + 0.36 * SIZE];
+      const colour = this.colours[within(Math.floor(((data[i] - low) / (end - low)) * 256), 0, 255) || 0];
+      set(node, { x: x.toFixed(1), y: y.toFixed(1), style: `fill: ${luminance(colour) > EVEN ? "#000" : "#fff"}` });
     });
-    context.restore();
   }
 
   /** The picked row and column have an outline. @type {(node: Element, rows: number, columns: number) => void} */
