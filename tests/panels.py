@@ -264,7 +264,7 @@ def compare(got: dict[str, Any], explorer: Explorer) -> float:
 
 
 def moves(page: Page, identity: str, explorer: Explorer) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Move each control of a panel, as a reader would, and back to its start: what was done, and what is there."""
+    """Move each control of a panel once by hand, to its other places and back: what was done, and what is there."""
     root = page.locator(f"#{identity}")
     if explorer.more:
         root.get_by_role("button", name="More controls").click()
