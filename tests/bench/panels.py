@@ -92,6 +92,23 @@ def sweep(page: Any, box: dict[str, float], down: bool) -> list[float]:
     return page.evaluate("window.times.slice()")
 
 
+def sweeps(page: Any, box: dict[str, float], down: bool) -> list[float]:
+    """The times of several sweeps."""
+    return [time for _ in range(SWEEPS) for time in sweep(page, box, down)]
+
+
+def visit(browser: Any, name: str) -> tuple[Any, float]:
+    """The page of a chapter, and the seconds until its first panel was alive."""
+    from tests.browser import DESK
+
+    page = browser.new_page(viewport=DESK)
+    page.add_init_script(ALIVE)
+    page.goto((BOOK / f"{name}.html").as_uri())
+    page.wait_for_selector("figure.pe-panel.pe-live", timeout=60_000)
+    page.wait_for_timeout(1500)
+    return page, page.evaluate("window.alive") / 1000
+
+
 def empty(browser: Any) -> dict[str, list[float]]:
     """What the browser itself takes for a move."""
     from tests.browser import DESK
@@ -100,7 +117,7 @@ def empty(browser: Any) -> dict[str, list[float]]:
     page.set_content(EMPTY)
     page.wait_for_timeout(300)
     boxes = {name: page.locator(selector).bounding_box() for name, selector in (("move", "input"), ("probe", "svg"))}
-    found = {name: [t for _ in range(SWEEPS) for t in sweep(page, box, name == "move")] for name, box in boxes.items()}
+    found = {name: sweeps(page, box, name == "move") for name, box in boxes.items()}
     page.close()
     return found
 
@@ -125,7 +142,7 @@ def bench(page: Any, identity: str) -> dict[str, Any]:
             one.scroll_into_view_if_needed()
             box = one.bounding_box()
             sweep(page, box, down)  # the first one is not counted: the browser compiles what is used for the first time
-            found[name] = [time for _ in range(SWEEPS) for time in sweep(page, box, down)]
+            found[name] = sweeps(page, box, down)
             if down and (graphs := page.evaluate("window.graphs")):  # of the states that the slider went through
                 found["graph"] = statistics.median(graphs)
             page.wait_for_function(SETTLED, arg=identity)
@@ -158,7 +175,7 @@ def memory(page: Any, identity: str) -> float:
 def main() -> None:
     from playwright.sync_api import sync_playwright
 
-    from tests.browser import ARGUMENTS, DESK, chromium
+    from tests.browser import ARGUMENTS, chromium
 
     path = chromium()
     if path is None:
@@ -176,16 +193,12 @@ def main() -> None:
         print(row("an empty page, one circle", empty(browser)))
         for name in names:
             starts = []
-            for _ in range(VISITS):
-                page = browser.new_page(viewport=DESK)
-                page.add_init_script(ALIVE)
-                page.goto((BOOK / f"{name}.html").as_uri())
-                page.wait_for_selector("figure.pe-panel.pe-live", timeout=60_000)
-                page.wait_for_timeout(1500)
-                starts.append(page.evaluate("window.alive") / 1000)
-                if len(starts) < VISITS:
-                    page.close()
-            live[name] = statistics.median(starts)
+            for _ in range(VISITS - 1):
+                page, seconds = visit(browser, name)
+                starts.append(seconds)
+                page.close()
+            page, seconds = visit(browser, name)
+            live[name] = statistics.median([*starts, seconds])
             for identity in page.eval_on_selector_all("figure.pe-panel", "all => all.map(e => e.id)"):
                 found = bench(page, identity)
                 print(row(f"{name} {identity.removeprefix('explore-')}", found), flush=True)
