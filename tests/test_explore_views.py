@@ -199,7 +199,7 @@ def test_squares_are_square_and_masked_cells_are_hatched(page):
     live(page, "explore-masked")
     left, top, right, bottom = plot(page, "explore-masked")
     assert right - left == bottom - top
-    cells, hatch = page.eval_on_selector_all(
+    cells, hatch, _ = page.eval_on_selector_all(
         "#explore-masked canvas",
         """all => all.map(e => {
            const { data, width, height } = e.getContext("2d").getImageData(0, 0, e.width, e.height);
@@ -216,31 +216,43 @@ def test_squares_are_square_and_masked_cells_are_hatched(page):
 
 def test_numbers_stand_in_the_cells_as_long_as_they_have_room(page):
     live(page, "explore-masked")
-    found = page.eval_on_selector(
-        "#explore-masked",
-        """root => {
-          const [canvas] = root.querySelectorAll("canvas"), { plot } = root.panel.views[0].frame;
-          const pixels = canvas.getContext("2d").getImageData(0, 0, 6, 6).data;
+    texts = [f"{c - r:.1f}".replace("-", "\u2212") if c <= r else "" for r in range(6) for c in range(6)]
+    found = page.evaluate(
+        """texts => {
+          const { panel } = document.getElementById("explore-masked"), { frame, cells, numbers } = panel.views[0];
+          const scratch = document.createElement("canvas"), same = scratch.getContext("2d"), dense = devicePixelRatio;
+          Object.assign(scratch, { width: numbers.width, height: numbers.height });
+          const paper = cells.getContext("2d").getImageData(0, 0, 6, 6).data;
           const linear = c => (c <= 10 ? c / 255 / 12.92 : ((c / 255 + 0.055) / 1.055) ** 2.4);
           const luminance = rgb => rgb.reduce((sum, c, i) => sum + linear(c) * [0.2126, 0.7152, 0.0722][i], 0.05);
-          return [...root.querySelectorAll(".pe-numbers text")].map((e, i) => {
-            const [row, column] = [Math.floor(i / 6), i % 6], { x, y, width, height } = e.getBBox();
-            const cell = [plot.left + column * plot.width / 6, plot.top + row * plot.height / 6];
-            const inside = x >= cell[0] && y >= cell[1] && x + width <= cell[0] + plot.width / 6
-              && y + height <= cell[1] + plot.height / 6;
-            const paper = luminance([...pixels.slice(4 * i, 4 * i + 3)]);
-            const ink = luminance(getComputedStyle(e).fill.match(/\\d+/g).map(Number));
-            return [e.textContent, inside, Math.max(ink, paper) / Math.min(ink, paper)];
+          const [wide, high] = [frame.plot.width / 6 * dense, frame.plot.height / 6 * dense];
+          return texts.map((text, i) => {  // a number in the middle of its cell, in one ink
+            const [left, top] = [(i % 6) * wide, Math.floor(i / 6) * high].map(Math.ceil);
+            const area = [left, top, Math.floor(wide) - 1, Math.floor(high) - 1];
+            const { data } = numbers.getContext("2d").getImageData(...area);
+            const inked = [...Array(data.length / 4).keys()].filter(k => data[4 * k + 3] > 127);
+            const ink = inked.length ? [...data.subarray(4 * inked[0], 4 * inked[0] + 3)] : null;
+            const edge = inked.some(k => k % area[2] < 1 || k % area[2] > area[2] - 2 || k < area[2]
+              || k >= area[2] * (area[3] - 1));
+            Object.assign(same, { font: frame.font, textAlign: "center", fillStyle: ink && ink[0] ? "#fff" : "#000" });
+            same.setTransform(dense, 0, 0, dense, 0, 0);
+            const middle = [((i % 6) + 0.5) * wide, (Math.floor(i / 6) + 0.5) * high].map(v => v / dense);
+            same.fillText(text, middle[0], middle[1] + 4.32);
+            const wanted = same.getImageData(...area).data, off = data.reduce((n, v, k) => n + (v !== wanted[k]), 0);
+            const [light, dark] = [luminance(ink ?? [0, 0, 0]), luminance([...paper.subarray(4 * i, 4 * i + 3)])];
+            return [inked.length, edge, off, Math.max(light, dark) / Math.min(light, dark)];
           }); }""",
+        texts,
     )
-    assert len(found) >= 36
-    assert not any(text for text, *_ in found[36:])  # of a larger matrix before this one
-    for index, (text, inside, contrast) in enumerate(found[:36]):
-        row, column = divmod(index, 6)
-        assert text == ("" if column > row else f"{column - row:.1f}".replace("-", "\u2212"))
-        assert not text or (inside and contrast >= 4.5)
+    for text, (inked, edge, off, contrast) in zip(texts, found, strict=True):
+        assert (inked > 10) is bool(text)
+        assert not edge
+        assert off == 0
+        assert not text or contrast >= 4.5
+    shown = "document.getElementById('explore-masked').panel.views[0].numbers.checkVisibility()"
+    assert page.evaluate(shown)
     move(page, "explore-masked", length=40)
-    assert not any(page.locator("#explore-masked .pe-numbers text").all_text_contents())
+    assert not page.evaluate(shown)
 
 
 def test_limits_that_are_given_let_the_control_change_the_picture(page):

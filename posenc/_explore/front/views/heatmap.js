@@ -1,7 +1,7 @@
 // @ts-check
 // A matrix as colours: one pixel of a canvas for each cell, stretched to its place between the axes.
 
-import { decode, element, letter, pen, set, shape, textWidth, write } from "../dom.js";
+import { decode, element, pen, set, shape, textWidth, write } from "../dom.js";
 import { format, stepOf, valueAt } from "../scale.js";
 import { Frame, SIZE } from "./axes.js";
 import { View, extent, span, within } from "./view.js";
@@ -12,8 +12,9 @@ import { View, extent, span, within } from "./view.js";
 const pixel = (r, g, b) => (255 << 24) | (Math.round(b) << 16) | (Math.round(g) << 8) | Math.round(r);
 const ENDS = [[33, 102, 172], [247, 247, 247], [178, 24, 43]]; // less, the same, more
 const EVEN = 0.18; // the luminance on which black and white are equally clear
-/** @param {number} colour a pixel */
-const luminance = (colour) => [0.2126, 0.7152, 0.0722].reduce((sum, share, i) => sum + share * (((colour >> (8 * i)) & 255) / 255) ** 2.2, 0);
+/** What is read on a colour. @param {number} colour a pixel */
+const ink = (colour) =>
+  [0.2126, 0.7152, 0.0722].reduce((sum, share, i) => sum + share * (((colour >> (8 * i)) & 255) / 255) ** 2.2, 0) > EVEN ? "#000" : "#fff";
 const DIFFERENCE = Uint32Array.from({ length: 256 }, (_, i) => {
   const share = i / 127.5;
   const [from, to] = share < 1 ? [ENDS[0], ENDS[1]] : [ENDS[1], ENDS[2]];
@@ -32,6 +33,8 @@ export class Heatmap extends View {
   differs;
   /** @type {Uint32Array} */
   colours;
+  /** @type {string[]} of the numbers on them */
+  inks;
   /** @type {SVGElement | undefined} */
   picked;
 
@@ -42,10 +45,11 @@ export class Heatmap extends View {
     this.own = Uint32Array.from({ length: 256 }, (_, i) => pixel(table[3 * i], table[3 * i + 1], table[3 * i + 2]));
     this.mode = "now";
     this.cells = element("canvas");
-    this.pane = element("div", { class: "pe-cells", "aria-hidden": "true" }, this.cells);
-    this.hatch = element("canvas", { class: "pe-cells", "aria-hidden": "true" });
+    this.hatch = element("canvas", { class: "pe-sharp", hidden: true });
+    this.numbers = element("canvas", { class: "pe-sharp", hidden: true });
+    this.pane = element("div", { class: "pe-cells", "aria-hidden": "true" }, this.cells, this.hatch, this.numbers);
     this.context = pen(this.cells);
-    this.stage.append(this.pane, this.hatch);
+    this.stage.append(this.pane);
     this.rows = Object.assign([...spec.rows], { start: spec.origin[0] });
     this.columns = Object.assign([...spec.columns], { start: spec.origin[1] });
     this.frame = new Frame(this.stage);
@@ -54,7 +58,6 @@ export class Heatmap extends View {
       this.picked = this.frame.over.appendChild(shape("path", { class: "pe-picked" }));
       this.adopt = (/** @type {Cell} */ place) => this.chosen(place);
     }
-    this.numbers = this.frame.over.appendChild(shape("g", { class: "pe-numbers" }));
     this.ends = [element("span"), element("span", { class: "pe-bar" }), element("span")];
     this.shade();
     this.foot.append(...this.ends);
@@ -125,6 +128,7 @@ export class Heatmap extends View {
     if (differs === this.differs) return;
     this.differs = differs;
     this.colours = differs ? DIFFERENCE : this.own;
+    this.inks = Array.from(this.colours, ink);
     const css = (/** @type {number} */ i) => `rgb(${this.colours[i] & 255},${(this.colours[i] >> 8) & 255},${(this.colours[i] >> 16) & 255})`;
     const stops = Array.from({ length: 17 }, (_, i) => css(Math.min(255, i * 16)));
     this.ends[1].style.background = `linear-gradient(to right, ${stops.join(",")})`;
@@ -146,9 +150,7 @@ export class Heatmap extends View {
   /** @type {(rows: number, columns: number) => void} */
   fit(rows, columns) {
     const { left, top, width, height } = this.frame.plot;
-    for (const each of [this.pane, this.hatch]) {
-      Object.assign(each.style, { left: `${left}px`, top: `${top}px`, width: `${width}px`, height: `${height}px` });
-    }
+    Object.assign(this.pane.style, { left: `${left}px`, top: `${top}px`, width: `${width}px`, height: `${height}px` });
     Object.assign(this.foot.style, { paddingLeft: `${left}px`, width: `${left + width}px` });
     this.widen(columns, rows);
     const { style } = this.cells;
@@ -202,11 +204,7 @@ export class Heatmap extends View {
   stripe(runs, rows, columns) {
     this.hatch.hidden = !runs.length; // an empty canvas costs as much as a full one
     if (!runs.length) return;
-    const dense = globalThis.devicePixelRatio || 1;
-    const [width, height] = [this.frame.plot.width, this.frame.plot.height].map((side) => Math.round(side * dense));
-    const hatching = pen(this.hatch);
-    if (this.hatch.width !== width || this.hatch.height !== height) Object.assign(this.hatch, { width, height });
-    else hatching.clearRect(0, 0, width, height);
+    const { context: hatching, width, height, dense } = this.sharp(this.hatch);
     hatching.save();
     hatching.beginPath();
     for (let i = 0; i < runs.length; i += 3) {
@@ -227,21 +225,44 @@ export class Heatmap extends View {
   }
 
   /**
-   * Numbers in the cells, in black or white, if all of them have room.
+   * A canvas over the cells, empty, with the pixels of the screen. Like that of the cells it only grows.
+   * @param {HTMLCanvasElement} canvas
+   */
+  sharp(canvas) {
+    const dense = globalThis.devicePixelRatio || 1;
+    const [width, height] = [this.frame.plot.width, this.frame.plot.height].map((side) => Math.round(side * dense));
+    const context = pen(canvas);
+    if (width <= canvas.width && height <= canvas.height) context.clearRect(0, 0, canvas.width, canvas.height);
+    else Object.assign(canvas, { width: Math.max(width, canvas.width), height: Math.max(height, canvas.height) });
+    Object.assign(canvas.style, { width: `${canvas.width / dense}px`, height: `${canvas.height / dense}px` });
+    return { context, width, height, dense };
+  }
+
+  /**
+   * Numbers in the cells, in black or white, if all of them have room. (As texts of the SVG they would take longer.)
    * @type {(rows: number, columns: number, data: Float32Array, ends: Ends) => void}
    */
   inscribe(rows, columns, data, [low, end]) {
-    const { left, top, width, height } = this.frame.plot;
-    const [high, wide] = [height / rows, width / columns];
+    const { plot, font } = this.frame;
+    const [high, wide] = [plot.height / rows, plot.width / columns];
     /** @type {Map<number, string>} */
     const texts = new Map(); // of the values, which are often few
     if (high >= SIZE + 3 && wide >= SIZE) for (const v of data) if (!texts.has(v)) texts.set(v, Number.isFinite(v) ? this.figure(v, 0) : "");
-    const fits = texts.size && [...texts.values()].every((text) => textWidth(text, this.frame.font) + 4 <= wide);
-    letter(this.numbers, fits ? Array.from(data, (v) => texts.get(v) ?? "") : [], (node, i) => {
-      const [x, y] = [left + wide * ((i % columns) + 0.5), top + high * (Math.floor(i / columns) + 0.5) + 0.36 * SIZE];
-      const colour = this.colours[within(Math.floor(((data[i] - low) / (end - low)) * 256), 0, 255) || 0];
-      set(node, { x: x.toFixed(1), y: y.toFixed(1), style: `fill: ${luminance(colour) > EVEN ? "#000" : "#fff"}` });
-    });
+    const fits = texts.size && [...texts.values()].every((text) => textWidth(text, font) + 4 <= wide);
+    this.numbers.hidden = !fits;
+    if (!fits) return;
+    const { context, dense } = this.sharp(this.numbers);
+    context.save();
+    context.scale(dense, dense);
+    Object.assign(context, { font, textAlign: "center" });
+    const inks = Array.from(data, (v) => this.inks[within(Math.floor(((v - low) / (end - low)) * 256), 0, 255) || 0]);
+    for (const ink of new Set(inks)) {
+      context.fillStyle = ink;
+      data.forEach((v, i) => {
+        if (inks[i] === ink) context.fillText(texts.get(v) ?? "", wide * ((i % columns) + 0.5), high * (Math.floor(i / columns) + 0.5) + 0.36 * SIZE);
+      });
+    }
+    context.restore();
   }
 
   /** The picked row and column have an outline. @type {(node: Element, rows: number, columns: number) => void} */
