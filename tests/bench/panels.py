@@ -2,11 +2,11 @@
 
 For each panel, in the page of its chapter, opened from disk in headless Chromium: milliseconds of its graph, of drawing
 all its views with layout, and from the moment that the page is told of a move to the end of the frame that shows it,
-over 180 real moves of the mouse, on a slider and on a picture (median and 95th percentile): three sweeps, or as many as
-it takes until a slider of few steps has changed 60 times, so that one pause of the machine does not decide. The first row is the same for one circle on an empty page. A browser tells a page
-of a move when its next frame begins; that wait of up to 16.7 ms is in none of the numbers. For each chapter: seconds
-from the start of navigation until the first panel is alive, the median of three visits, and how much memory 500 moves
-of it leave behind.
+over 180 real moves of the mouse, on a slider and on a picture (median and 95th percentile): three sweeps, so that one
+pause of the machine does not decide, and more on a slider of few steps, until it has changed 60 times. The first row
+is the same for one circle on an empty page. A browser tells a page of a move when its next frame begins; that wait of
+up to 16.7 ms is in none of the numbers. For each chapter: seconds from the start of navigation until the first panel
+is alive, the median of three visits, and how much memory 500 moves of it leave behind.
 
     python tests/bench/panels.py [CHAPTER …]
 """
@@ -188,7 +188,7 @@ def main() -> None:
     names = sys.argv[1:] or sorted(f.stem for f in BOOK.glob("*.html") if 'class="pe-panel"' in f.read_text())
     if not names:
         sys.exit("there is no built book: run make book")
-    print(f"milliseconds; moves: at least {SWEEPS * MOVES} of the mouse, from being told to the painted frame, median and 95 %")
+    print(f"milliseconds; {SWEEPS * MOVES} moves of the mouse or more, from being told to the painted frame, median and 95 %")
     print(f"{'panel':44}{'graph':>8}{'draw':>8}{'slider':>9}{'95 %':>7}{'probe':>9}{'95 %':>7}")
     late, live, kept = [], {}, {}
     with sync_playwright() as playwright:
