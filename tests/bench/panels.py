@@ -188,7 +188,8 @@ def main() -> None:
     names = sys.argv[1:] or sorted(f.stem for f in BOOK.glob("*.html") if 'class="pe-panel"' in f.read_text())
     if not names:
         sys.exit("there is no built book: run make book")
-    print(f"milliseconds; {SWEEPS * MOVES} moves of the mouse or more, from being told to the painted frame, median and 95 %")
+    count = SWEEPS * MOVES
+    print(f"milliseconds; {count} moves of the mouse or more, from being told to the painted frame, median and 95 %")
     print(f"{'panel':44}{'graph':>8}{'draw':>8}{'slider':>9}{'95 %':>7}{'probe':>9}{'95 %':>7}")
     late, live, kept = [], {}, {}
     with sync_playwright() as playwright:
