@@ -33,10 +33,10 @@ function* tickings({ low, high, log, cells, words }, scale, most) {
     const first = Math.ceil(low) + 0; // not minus zero
     for (let power = 1; ; power *= 10) {
       for (const step of [power, 2 * power, 5 * power]) {
-        const ticks = [];
-        for (let t = Math.ceil(first / step) * step + 0; t <= high; t += step) ticks.push(t);
-        if (ticks.length <= most) yield ticks.map((at) => ({ at, text: format(at) }));
-        if (ticks.length <= 1) return;
+        const from = Math.ceil(first / step) * step + 0;
+        const count = Math.floor((high - from) / step) + 1;
+        if (count <= most) yield Array.from({ length: count }, (_, i) => ({ at: from + i * step, text: format(from + i * step) }));
+        if (count <= 1) return;
       }
     }
   }
@@ -223,10 +223,11 @@ export class Frame {
    * @param {(a: Placed, b: Placed) => boolean} apart
    */
   choose(axis, scale, map, name, apart) {
+    const { font } = this;
     /** @type {Placed[]} */
     let last = [];
     for (const ticks of tickings(axis, scale, MOST[name])) {
-      last = ticks.map((tick) => ({ ...tick, place: Math.round(map(tick.at) * 10) / 10, wide: textWidth(tick.text, this.font) }));
+      last = ticks.map(({ at, text }) => ({ at, text, place: Math.round(map(at) * 10) / 10, wide: textWidth(text, font) }));
       if (last.every((tick, i) => !i || apart(last[i - 1], tick))) return last;
     }
     return last.slice(0, 1);
