@@ -8,6 +8,7 @@ import math
 import re
 import subprocess
 import sys
+import tempfile
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -323,6 +324,43 @@ def test_graphs_are_the_same_each_time_and_hold_no_more_than_their_own_part():
     assert [node.op_type for node in mine.node] == [node.op_type for node in other.node]
     names = [tensor.name for tensor in mine.initializer]
     assert len(names) == len(other.initializer) and names == sorted(names)
+
+
+def rearranged(graph: bytes) -> list[str]:
+    """The operations of a graph after onnxruntime has optimised it."""
+    import onnx
+    import onnxruntime
+
+    settings = onnxruntime.SessionOptions()
+    settings.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
+    with tempfile.TemporaryDirectory() as folder:
+        settings.optimized_model_filepath = str(Path(folder) / "graph.onnx")
+        onnxruntime.InferenceSession(graph, settings)
+        return [node.op_type for node in onnx.load(settings.optimized_model_filepath).graph.node]
+
+
+def test_the_runtime_finds_nothing_to_rearrange_when_a_page_opens():
+    onnx = pytest.importorskip("onnx")
+    table = torch.linspace(-1, 1, 64).sin().reshape(8, 8)
+
+    def function(x=1.0):
+        return (x * table) @ table.T / 2
+
+    (graph,) = graphs(Explorer(function, (Heatmap(),), {"x": (0.0, 1.0)})).values()
+    operations = [node.op_type for node in onnx.load_from_string(graph).graph.node]
+    assert operations == rearranged(graph)
+    assert operations == ["Mul", "FusedMatMul"]  # which turns the table and divides by two
+
+
+def test_what_is_computed_beforehand_does_not_fill_the_page():
+    pytest.importorskip("onnxscript")
+    table = torch.linspace(-1, 1, 64 * 256).sin().reshape(64, 256).half()
+
+    def function(x=1.0):
+        return (x * torch.ones(1, 64)) @ table.float()
+
+    (graph,) = graphs(Explorer(function, (Heatmap(),), {"x": (0.0, 1.0)})).values()
+    assert len(graph) < 1.25 * 2 * table.numel() + 8_000  # in single precision the table would have twice as many bytes
 
 
 def test_of_several_choices_the_one_that_cannot_be_exported_is_named():

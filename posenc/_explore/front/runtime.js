@@ -5,6 +5,8 @@ import * as ort from "onnxruntime-web/wasm";
 
 /** @import { Tensor } from "./types" */
 
+/** @type {ort.InferenceSession.SessionOptions} */
+const SETTINGS = { executionProviders: ["wasm"], graphOptimizationLevel: "disabled" }; // export.py has optimised it
 const MOST = 12; // sessions that are kept; a page of many choices has more, and each holds memory
 /** @type {Map<string, Promise<ort.InferenceSession>>} */
 const sessions = new Map(); // by key, the one used last at the end
@@ -14,7 +16,7 @@ const sessions = new Map(); // by key, the one used last at the end
  * @type {(key: string, graph: Uint8Array) => Promise<ort.InferenceSession>}
  */
 async function session(key, graph) {
-  const made = sessions.get(key) ?? ort.InferenceSession.create(graph, { executionProviders: ["wasm"] });
+  const made = sessions.get(key) ?? ort.InferenceSession.create(graph, SETTINGS);
   sessions.delete(key);
   sessions.set(key, made);
   try {
