@@ -458,7 +458,8 @@ def test_axe_finds_one_fault_among_copies(book: Path, open_page: Open) -> None:
           cells.at(-1).classList.add("faint");
           document.querySelector("article p").insertAdjacentHTML("beforeend", "<img src='data:,'>");
           const links = [...document.querySelectorAll("article p > a")];
-          const amid = e => e.checkVisibility() && e.parentElement.textContent.length > 2 * e.textContent.length;
+          const amid = e => e.checkVisibility() && e.parentElement.textContent.length > 2 * e.textContent.length
+            && !e.parentElement.querySelector("img"); // beside a picture axe does not judge a link
           links.find(amid).classList.add("hid");
           document.head.insertAdjacentHTML("beforeend", `<style>[data-theme=light] .pale { color: #ddd !important }
             [data-theme=dark] .faint { opacity: 0.2 }
