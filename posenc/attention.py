@@ -355,7 +355,12 @@ BACKENDS: dict[str, Callable[..., tuple[Tensor, Tensor | None]]] = {"dense": _de
 def _flex_kernel(device_type: str) -> Any:
     from torch.nn.attention.flex_attention import flex_attention
 
-    return torch.compile(flex_attention) if device_type == "cuda" else flex_attention
+    if device_type != "cuda":
+        return flex_attention
+    # A bias, gradients, one text or more, one query or more: each is a program of its own. After eight of them torch
+    # would go on without a fused kernel, at a hundred times the time; now there may be more, and then an error.
+    torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, 64)
+    return torch.compile(flex_attention, fullgraph=True)
 
 
 def _block_mask(qpos: Tensor, kpos: Tensor, causal: bool, mask: Tensor | None, heads: int) -> "BlockMask | None":

@@ -51,7 +51,7 @@ def test_times_are_kept_and_shown(tmp_path, monkeypatch, capsys):
         "--quiet",
     ]
     assert main(what) == 0
-    assert asked == [{"device": "cpu", "lengths": (12,), "seconds": 0.5, "progress": False}]
+    assert asked == [{"device": "cpu", "lengths": (12,), "dims": (64, 128), "seconds": 0.5, "progress": False}]
     assert (tmp_path / "new/cpu/kernels.json").exists()
 
 

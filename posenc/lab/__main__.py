@@ -88,6 +88,7 @@ def parser() -> argparse.ArgumentParser:
     shared(made)
     made = command("kernels", _kernels, "Times attention alone, for each scheme in each kernel; made for a GPU.")
     made.add_argument("--lengths", type=int, nargs="+", default=kernels.LENGTHS, help="tokens of a sequence")
+    made.add_argument("--dims", type=int, nargs="+", default=kernels.DIMS, help="dimensions of a head")
     made.add_argument("--seconds", type=float, default=kernels.SECONDS, help="of each timing, at least")
     shared(made)
     made = command(
@@ -149,8 +150,9 @@ def _cost(args: argparse.Namespace) -> int:
 
 def _kernels(args: argparse.Namespace) -> None:
     found = kernels.kernels(
-        device=args.device, lengths=tuple(args.lengths), seconds=args.seconds, progress=not args.quiet
-    )
+        device=args.device, lengths=tuple(args.lengths), dims=tuple(args.dims), seconds=args.seconds,
+        progress=not args.quiet,
+    )  # fmt: skip
     print(f"{kernels.timed(found)}\n{kernels.keep_kernels(found, args.device, args.out)}")
 
 

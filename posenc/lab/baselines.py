@@ -63,11 +63,14 @@ class Counts:
             self.sums.append(np.add.reduceat(counts, first))
             self.kinds.append(np.diff(first, append=len(strings)))  # different bytes that follow a context
 
-    def losses(self, windows: Tensor) -> Tensor:
-        """Losses in nats of all bytes but the first of each window (R, T + 1), from that window alone: (R, T)."""
+    def losses(self, windows: Tensor, order: int | None = None) -> Tensor:
+        """Losses in nats of all bytes but the first of each window (R, T + 1), from that window alone: (R, T).
+
+        With `order`, as if no longer strings had been counted.
+        """
         data = windows.numpy().astype(np.uint64)
         likely = np.full(data[:, 1:].shape, 1 / 256)
-        for length in range(1, self.order + 1):
+        for length in range(1, (order or self.order) + 1):
             # A string of `length` bytes that ends at t needs t - length + 1 >= 0; nearer the start, shorter ones do.
             begin = max(0, length - 2)
             strings = np.stack([_strings(row, length) for row in data])[:, 1 if length == 1 else 0 :]
@@ -102,9 +105,9 @@ def baselines(corpus: Corpus, preset: str, *, progress: bool = True) -> dict[str
     context = whole - whole // QUARTERS
     spans = regions(corpus.held_out, whole, context, budget.windows)[:, context:]
     windows = spans.unfold(1, budget.length + 1, budget.length).flatten(0, 1)
-    found = []
+    found, counts = [], Counts(corpus.train, max(ORDERS))
     for order in tqdm(ORDERS, desc="n-grams", disable=None if progress else True):
-        loss = Counts(corpus.train, order).losses(windows).reshape(budget.windows, -1)
+        loss = counts.losses(windows, order).reshape(budget.windows, -1)
         found.append({"order": order, "loss": loss.mean().item(), "texts": loss.mean(1).tolist()})
     text = corpus.held_out.numpy().tobytes()
     packed = {"gzip": gzip.compress(text, 9), "xz": lzma.compress(text, preset=9 | lzma.PRESET_EXTREME)}

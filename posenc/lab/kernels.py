@@ -83,7 +83,9 @@ def _timed(calls: dict[str, Callable[[], Callable[[], Any]]], seconds: float, de
     for name, prepare in calls.items():
         try:
             call = prepare()
-            timer = Timer("call()", globals={"call": call}).blocked_autorange(min_run_time=seconds)
+            # Another number of threads than now would make torch compile anew.
+            timer = Timer("call()", globals={"call": call}, num_threads=torch.get_num_threads())
+            timer = timer.blocked_autorange(min_run_time=seconds)
             found[name] = 1e3 * median(timer.times)
         except torch.OutOfMemoryError:
             found[name] = None

@@ -24,6 +24,8 @@ from posenc.lab.objectives import SEGMENTS, loss
 from posenc.model import Transformer
 
 POINTS = 40  # points of the curve of losses; a checkpoint is written at each
+SHARE = 0.05  # of the time, at most, for checkpoints that take long to write
+QUICK = 0.1  # seconds; what takes less is written always
 BATCHES = 4  # batches of held-out text for each point
 
 
@@ -69,6 +71,7 @@ def train(
     path = Path(folder) / f"{run.name}.checkpoint"
     state = _restore(path, run, corpus, model, optimizer)
     wide = torch.autocast("cuda", torch.bfloat16) if device.startswith("cuda") else nullcontext()
+    due = 0.0  # when a checkpoint may be written again
     every, total, start = max(1, run.steps // POINTS), torch.zeros(2, device=device), time.perf_counter()
     bar = tqdm(total=run.steps, initial=state["step"], desc=run.name, disable=None if progress and not rank else True)
     while (step := state["step"]) < run.steps and not _reached(run, state["curve"]):
@@ -93,8 +96,10 @@ def train(
             state["seconds"] += time.perf_counter() - start
             total, start = torch.zeros_like(total), time.perf_counter()
             bar.set_postfix(loss=f"{mean[0]:.3f}", held_out=f"{mean[1]:.3f}")
-            if rank == 0:
+            if rank == 0 and (start >= due or state["step"] == run.steps):
                 _write(path, state | {"model": model.state_dict(), "optimizer": optimizer.state_dict()})
+                if (took := time.perf_counter() - start) > QUICK:
+                    due = start + took / SHARE
     bar.close()
     return model.eval(), state["curve"], state["seconds"]
 
