@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 import torch
 from torch import Tensor
 from torch.nn.functional import dropout as drop
-from torch.nn.functional import scaled_dot_product_attention
+from torch.nn.functional import pad, scaled_dot_product_attention
 
 from posenc._require import require_broadcast, require_positions
 from posenc.cache import KVCache, sliding_window
@@ -342,10 +342,14 @@ def _flex(
         return score if rescale is None else rescale(score, b, h, i, j)
 
     block_mask = masks.get("block_mask", lambda: _block_mask(qpos, kpos, causal, mask, heads))
+    scale, width = q.shape[-1] ** -0.5 if scale is None else scale, v.shape[-1]
     options = {"block_mask": block_mask, "scale": scale, "enable_gqa": heads != k.shape[1]}
+    if q.is_cuda:  # the kernel takes no fewer than 16 dimensions; zeros change no product
+        q, k, v = (pad(x, (0, max(0, 16 - x.shape[-1]))) for x in (q, k, v))
     with warnings.catch_warnings():  # on a CPU the kernel is not compiled, and torch warns of that
         warnings.filterwarnings("ignore", message="flex_attention called without torch.compile")
-        return _flex_kernel(q.device.type)(q, k, v, score_mod=score_mod, **options), None
+        z = _flex_kernel(q.device.type)(q, k, v, score_mod=score_mod, **options)
+    return z[..., :width], None
 
 
 BACKENDS: dict[str, Callable[..., tuple[Tensor, Tensor | None]]] = {"dense": _dense, "sdpa": _sdpa, "flex": _flex}

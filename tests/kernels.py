@@ -83,7 +83,9 @@ class Forge:
 
 def fork_kernels(config: Any) -> None:
     """Let nbval's kernels be forked, where a process that has imported torch can be forked safely."""
-    if sys.platform != "linux":
+    import torch
+
+    if sys.platform != "linux" or torch.cuda.is_available():  # a fork cannot use the GPU after its parent has
         return
     import nbval.kernel
     from jupyter_client.provisioning import local_provisioner
