@@ -2,11 +2,13 @@
 
 import warnings
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from functools import cache as memoized
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 import torch
 from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import dropout as drop
 from torch.nn.functional import pad, scaled_dot_product_attention
 
@@ -312,8 +314,16 @@ def _sdpa(
     if encoding.score_bias is not None:
         bias = pair_bias(encoding, q, per_head(k, q), qpos, kpos).to(q.dtype).expand(*q.shape[:3], k.shape[2])
         allowed = bias if allowed is None else bias.masked_fill(~allowed, -torch.inf)
-    z = scaled_dot_product_attention(q, k, v, attn_mask=allowed, **options)
+    with _kernels(q, k):
+        z = scaled_dot_product_attention(q, k, v, attn_mask=allowed, **options)
     return z if blind is None else z.masked_fill(blind, 0.0), None
+
+
+def _kernels(q: Tensor, k: Tensor) -> AbstractContextManager[Any]:
+    """What torch may choose from. cuDNN plans anew for every length: in decoding, 40 ms for a step of 1 ms."""
+    if not q.is_cuda or q.shape[2] == k.shape[2]:
+        return nullcontext()
+    return sdpa_kernel([SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH])
 
 
 def _flex(
@@ -363,7 +373,7 @@ def _flex_kernel(device_type: str) -> Any:
         return flex_attention
     # A bias, gradients, one text or more, one query or more: each is a program of its own. After eight of them torch
     # would go on without a fused kernel, at a hundred times the time; now there may be more, and then an error.
-    torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, 64)
+    torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, 256)
     return torch.compile(flex_attention, fullgraph=True)
 
 

@@ -129,6 +129,7 @@ class T5Bias(Encoding):
         value = self.table[bucket].to(wide)  # (2 · reach + 1, H)
 
         def f(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+            reach = self.max_distance  # a module's number is a constant to a compiler
             offset = (kpos[b, j] - qpos[b, i]).long().clamp(-reach, reach)
             return value[offset + reach, h]
 

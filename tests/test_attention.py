@@ -1,14 +1,18 @@
 """posenc.attention against loops, and its backends against one another."""
 
+import itertools
 import math
+import sys
 
 import pytest
 import torch
 from torch import Tensor
 
-from posenc import Encoding, NoPE, RoPE, attend, attention_weights
+from posenc import ALiBi, DistanceAware, Encoding, NoPE, RoPE, T5Bias, attend, attention_weights
 
 BACKENDS = ["dense", "sdpa", "flex"]
+MODULE = sys.modules["posenc.attention"]  # the name in the package is the function's
+POS12 = torch.arange(12)
 
 
 class Slope(Encoding):
@@ -374,6 +378,61 @@ def test_flex_has_gradients_on_a_gpu():
         found.append(torch.autograd.grad(z.square().sum(), inputs))
     for dense, flex in zip(*found, strict=True):
         torch.testing.assert_close(dense, flex, rtol=0, atol=2e-2)
+
+
+@pytest.mark.parametrize(
+    ("make", "programs"),
+    [
+        (lambda n: NoPE(), 1),
+        (lambda n: ALiBi(4), 1),
+        (lambda n: T5Bias(4, 8, 10), 1),
+        (lambda n: DistanceAware(4), 1),
+        (lambda n: T5Bias(4, 8, 10 + n), 3),  # torch cannot compile a kernel for a reach that it does not know
+    ],
+)
+def test_layers_share_the_program_that_flex_compiles(make, programs, monkeypatch):
+    from torch._dynamo.testing import CompileCounter
+    from torch.nn.attention.flex_attention import flex_attention
+
+    torch._dynamo.reset()
+    counter = CompileCounter()
+    compiled = torch.compile(flex_attention, fullgraph=True, backend=counter)
+    monkeypatch.setattr(MODULE, "_flex_kernel", lambda device_type: compiled)
+    q, k, v = tensors(12, 12, dtype=torch.float32, dim=16, dim_v=16)
+    with torch.no_grad():
+        for n in range(3):
+            encoding = make(n)
+            found, expected = (attend(q, k, v, encoding, POS12, POS12, backend=name) for name in ("flex", "dense"))
+            torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
+    assert counter.frame_count == programs
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+def test_flex_keeps_its_kernel_for_many_programs_and_small_heads_on_a_gpu():
+    pos = torch.arange(64, device="cuda")
+    for batch, dim, reach in itertools.product((1, 2), (8, 32), (10, 20, 30)):
+        shape = {"queries": 64, "keys": 64, "dim": dim, "dim_v": dim, "dtype": torch.float32, "device": "cuda"}
+        q, k, v = tensors(**shape, batch=batch)
+        for encoding in (NoPE(), ALiBi(4).cuda(), T5Bias(4, 8, reach).cuda()):
+            with torch.no_grad():
+                flex, dense = (attend(q, k, v, encoding, pos, pos, backend=backend) for backend in ("flex", "dense"))
+            torch.testing.assert_close(flex, dense, rtol=0, atol=2e-2)
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+def test_in_decoding_no_kernel_plans_for_each_length(monkeypatch):
+    planning = []
+    kernel = MODULE.scaled_dot_product_attention
+    seen = torch.backends.cuda.cudnn_sdp_enabled
+    monkeypatch.setattr(
+        MODULE, "scaled_dot_product_attention", lambda *a, **o: planning.append(seen()) or kernel(*a, **o)
+    )
+    q, k, v = tensors(queries=1, keys=64, dim=32, dim_v=32, dtype=torch.bfloat16, device="cuda")
+    pos = torch.arange(64, device="cuda")
+    attend(q, k, v, ALiBi(4).cuda(), pos[-1:], pos, backend="sdpa")
+    assert planning == [False] and seen()
 
 
 @pytest.mark.parametrize("backend", ["dense", "sdpa"])

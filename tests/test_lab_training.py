@@ -411,6 +411,18 @@ def test_a_checkpoint_of_another_text_or_budget_is_refused(corpus, tmp_path, mon
         train(run, corpus, folder=tmp_path, progress=False)
 
 
+def test_checkpoints_that_take_long_are_written_less_often(corpus, tmp_path, monkeypatch):
+    written = []
+    monkeypatch.setattr(training, "_write", lambda path, state: written.append(state["step"]))
+    train(Run("nope", 0, "smoke"), corpus, folder=tmp_path, progress=False)
+    assert written == list(range(1, 13))
+    written.clear()
+    monkeypatch.setattr(training, "QUICK", 0.0)  # every one takes long
+    monkeypatch.setattr(training, "SHARE", 1e-9)
+    train(Run("nope", 0, "smoke"), corpus, folder=tmp_path, progress=False)
+    assert written == [1, 12]  # the last is always kept
+
+
 def test_a_full_disk_leaves_the_checkpoint_before(corpus, whole, tmp_path, monkeypatch):
     kept, _ = whole("nope")
     run, save, calls = Run("nope", 0, "smoke"), torch.save, []

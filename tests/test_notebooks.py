@@ -111,6 +111,17 @@ def no_bare_interact(notebook: NotebookNode) -> list[str]:
     return found
 
 
+def drawn_everywhere_alike(notebook: NotebookNode) -> list[str]:
+    """A GPU draws other random numbers than a CPU, and other outputs follow."""
+    found = []
+    for number, tree in parsed(notebook):
+        for node in ast.walk(tree):
+            name = getattr(node.func, "attr", "") if isinstance(node, ast.Call) else ""
+            if name.startswith("rand") and any(keyword.arg == "device" for keyword in node.keywords):
+                found.append(f"cell {number}: {name} draws on a device; draw on the CPU, and use .to(dev)")
+    return found
+
+
 def imports_at_hand(notebook: NotebookNode) -> list[str]:
     """On Colab posenc is installed without its dependencies: a chapter may import only what is there."""
     found = []
@@ -153,7 +164,7 @@ CHECKS: dict[str, Check] = {
     check.__name__: check
     for check in (
         starts_with_install, counts_in_order, few_ignored, has_outputs, outputs_are_text, no_bare_interact,
-        imports_at_hand, no_private_paths, no_addresses, is_normal,
+        drawn_everywhere_alike, imports_at_hand, no_private_paths, no_addresses, is_normal,
     )
 }  # fmt: skip
 
@@ -253,6 +264,10 @@ def path_in_output(notebook: NotebookNode) -> None:
     notebook.cells[3].outputs[0].text = "/home/someone/book/chapters\n"
 
 
+def drawn_on_a_device(notebook: NotebookNode) -> None:
+    notebook.cells[4].source = "x = torch.randn(3, 4, device=dev)"
+
+
 def path_in_text(notebook: NotebookNode) -> None:
     notebook.cells[2].source = "Look into /Users/someone."
 
@@ -283,6 +298,7 @@ def editor_metadata(notebook: NotebookNode) -> None:
         (stderr_output, "outputs_are_text"),
         (bare_interact, "no_bare_interact"),
         (dotted_interact, "no_bare_interact"),
+        (drawn_on_a_device, "drawn_everywhere_alike"),
         (foreign_import, "imports_at_hand"),
         (path_in_output, "no_private_paths"),
         (path_in_text, "no_private_paths"),

@@ -24,6 +24,8 @@ class Interval:
         >>> effect = Interval(0.123, 0.08, 0.166)
         >>> print(effect, f"{effect:+.3f}", effect.clear)
         0.12 (0.08 to 0.17) +0.123 (+0.080 to +0.166) True
+        >>> print(-effect)
+        -0.12 (-0.17 to -0.08)
     """
 
     mean: float
@@ -37,6 +39,9 @@ class Interval:
     def clear(self) -> bool:
         """Whether 0 lies outside."""
         return self.low > 0 or self.high < 0
+
+    def __neg__(self) -> "Interval":
+        return Interval(-self.mean, -self.high, -self.low)
 
     def __format__(self, form: str) -> str:
         mean, low, high = (format(value, form or ".2f") for value in (self.mean, self.low, self.high))

@@ -85,8 +85,7 @@ def _timed(calls: dict[str, Callable[[], Callable[[], Any]]], seconds: float, de
             call = prepare()
             # Another number of threads than now would make torch compile anew.
             timer = Timer("call()", globals={"call": call}, num_threads=torch.get_num_threads())
-            timer = timer.blocked_autorange(min_run_time=seconds)
-            found[name] = 1e3 * median(timer.times)
+            found[name] = 1e3 * median(timer.blocked_autorange(min_run_time=seconds).times)
         except torch.OutOfMemoryError:
             found[name] = None
             found.setdefault("why", "the device has too little memory")
