@@ -195,7 +195,7 @@ def _schemes(**changes: Any) -> dict[str, Variant]:
 
 
 EQUAL = 1.75
-"""The held-out loss in nats at which models of the experiment "equal" stop; every scheme reaches it."""
+"""The held-out loss in nats at which models of the experiment "equal" stop; every scheme has models that reach it."""
 _ADDING = ("sinusoidal", "shaw", "t5", "rope", "alibi")
 _METHODS = ("interpolate", "ntk", "yarn", "llama3")
 VARIANTS: dict[str, Variant] = {

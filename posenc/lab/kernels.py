@@ -5,7 +5,10 @@
 
 import json
 import os
-from collections.abc import Callable
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -13,6 +16,7 @@ from statistics import median
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.utils.benchmark import Timer
 from tqdm import tqdm
 
@@ -48,9 +52,9 @@ def kernels(
         progress: Show a progress bar. Default: True.
 
     Returns:
-        A dict with `provenance` and `rows`. A row has `scheme`, `kernel`, `d`, `length` and milliseconds: `forward`,
-        `training` (forward and backward), and `decoding` for each number of texts. What a kernel cannot serve, or what
-        does not fit into the memory, is None, with the reason in `why`.
+        A dict with `provenance`, `rows`, and `growing`, what that function found. A row has `scheme`, `kernel`, `d`,
+        `length` and milliseconds: `forward`, `training` (forward and backward), and `decoding` for each number of
+        texts. What a kernel cannot serve, or what does not fit into the memory, is None, with the reason in `why`.
 
     Example:
         >>> found = kernels(device="cpu", lengths=(16,), dims=(8,), width=16, tokens=32, seconds=0.001, progress=False)
@@ -66,15 +70,84 @@ def kernels(
         row: dict[str, Any] = {"scheme": scheme, "kernel": kernel, "d": d, "length": length, "batch": count}
         shape = (3, count, heads, length, d)
         attend = _attend(encoding, kernel, length, device)
+        learned = [parameter for parameter in encoding.parameters() if parameter.requires_grad]
         calls: dict[str, Callable[[], Callable[[], Any]]] = {
             "forward": partial(_forward, attend, shape, device, dtype),
-            "training": partial(_training, attend, shape, device, dtype),
+            "training": partial(_training, attend, learned, shape, device, dtype),
         }
         for texts in batches:
             sizes = (3, texts, heads, length, d)
             calls[f"decoding_{texts}"] = partial(_step, encoding, kernel, sizes, device, dtype)
         rows.append(row | _timed(calls, seconds, device))
-    return {"provenance": provenance(None, device), "dtype": str(dtype).removeprefix("torch."), "rows": rows}
+    steps = growing(
+        device=device, lengths=lengths[:2], dim=dims[-1], width=width, batches=batches, progress=progress
+    )  # fmt: skip
+    about = {"provenance": provenance(None, device), "dtype": str(dtype).removeprefix("torch.")}
+    return about | {"growing": steps, "rows": rows}
+
+
+def growing(
+    *, device: str = "cuda", lengths: tuple[int, ...] = LENGTHS[:2], dim: int = DIMS[-1], width: int = WIDTH,
+    batches: tuple[int, ...] = BATCHES, steps: int = 20, progress: bool = True,
+) -> list[dict[str, Any]]:  # fmt: skip
+    """Times steps of decoding one by one: the cache grows, so each of them has a new length.
+
+    Args:
+        device: Where it runs. Default: "cuda".
+        lengths: Tokens in the cache at first. Default: 2048 and 8192.
+        dim: Dimensions of a head. Default: 128.
+        width: Dimensions of all heads together. Default: 2048.
+        batches: Texts in a step. Default: 1 and 32.
+        steps: Steps in a row. Default: 20.
+        progress: Show a progress bar. Default: True.
+
+    Returns:
+        A row for each of NoPE and ALiBi, number of texts, and length: milliseconds of the fastest step, the median and
+        the slowest, in `dense`, in `sdpa` if torch chooses the kernel, and in `without_cudnn`, as `attention` calls it.
+
+    Example:
+        >>> row, _ = growing(device="cpu", lengths=(16,), dim=8, width=16, batches=(1,), steps=3, progress=False)
+        >>> row["scheme"], row["texts"], row["length"], len(row["sdpa"])
+        ('nope', 1, 16, 3)
+    """
+    dtype = torch.bfloat16 if device.startswith("cuda") else torch.float32
+    heads, rows = width // dim, []
+    asked = list(product(("nope", "alibi"), batches, lengths))
+    for scheme, texts, length in tqdm(asked, desc="growing", disable=None if progress else True):
+        encoding = ENCODINGS[scheme](model_dim=width, heads=heads, head_dim=dim, length=length).to(device)
+        row: dict[str, Any] = {"scheme": scheme, "texts": texts, "length": length}
+        kernels: dict[str, Backend] = {"dense": "dense", "sdpa": "sdpa", "without_cudnn": "sdpa"}
+        for name, kernel in kernels.items():
+            try:
+                call = _step(encoding, kernel, (3, texts, heads, length, dim), device, dtype)
+                with _torch_chooses() if name == "sdpa" else nullcontext():
+                    times = sorted(_seconds(call, device) for _ in range(steps))
+                row[name] = [1e3 * times[0], 1e3 * median(times), 1e3 * times[-1]]
+            except torch.OutOfMemoryError:
+                row[name] = None
+        rows.append(row)
+    return rows
+
+
+@contextmanager
+def _torch_chooses() -> Iterator[None]:
+    """Lets torch choose among all kernels also in decoding, where `attention` leaves out cuDNN."""
+    module: Any = sys.modules["posenc.attention"]  # the package's `attention` is the function
+    kept = module._kernels
+    module._kernels = lambda q, k: nullcontext()
+    try:
+        yield
+    finally:
+        module._kernels = kept
+
+
+def _seconds(call: Callable[[], Any], device: str) -> float:
+    wait = torch.cuda.synchronize if device.startswith("cuda") else lambda: None
+    wait()
+    start = time.perf_counter()
+    call()
+    wait()
+    return time.perf_counter() - start
 
 
 def _timed(calls: dict[str, Callable[[], Callable[[], Any]]], seconds: float, device: str) -> dict[str, Any]:
@@ -114,11 +187,14 @@ def _forward(attend: Callable[..., Any], shape: tuple[int, ...], device: str, dt
     return call
 
 
-def _training(attend: Callable[..., Any], shape: tuple[int, ...], device: str, dtype: torch.dtype) -> Callable[[], Any]:
+def _training(
+    attend: Callable[..., Any], learned: Sequence[Tensor], shape: tuple[int, ...], device: str, dtype: torch.dtype
+) -> Callable[[], Any]:
+    """Forward and backward, with the gradients of what the encoding has learned."""
     q, k, v = (x.requires_grad_() for x in torch.randn(shape, device=device, dtype=dtype).unbind())
 
     def call() -> Any:
-        return torch.autograd.grad(attend(q, k, v).sum(), (q, k, v))
+        return torch.autograd.grad(attend(q, k, v).sum(), (q, k, v, *learned))
 
     call()
     return call
