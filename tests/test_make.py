@@ -120,6 +120,19 @@ def test_a_scheme_needs_a_name(clone: Path) -> None:
     assert "NAME=" in line
 
 
+@pytest.mark.parametrize("broken", ["", "kernels", "rates", "baselines"])
+def test_evidence_of_a_gpu_goes_on_where_one_part_fails_and_says_so(clone: Path, broken: str) -> None:
+    installed(clone)
+    shutil.copy(clone / ".venv/.book", clone / ".venv/.test")
+    stub(clone / "lab", f'#!/bin/sh\necho "$*" >> calls\ncase "$*" in *"{broken or "nothing"}"*) exit 1;; esac\n')
+    done = make(clone, "evidence-gpu", "LAB=./lab")
+    assert bool(done.returncode) == bool(broken)
+    calls = (clone / "calls").read_text()
+    for part in ("kernels", "rates", "baselines"):
+        assert part in calls
+    assert ("extrapolation" in calls) == (broken != "rates")  # it would have no learning rates
+
+
 def test_settings_of_kernels_and_fonts_are_the_clone_s_own(clone: Path) -> None:
     with (clone / "Makefile").open("a") as file:
         file.write('\nshow:\n\t@echo "$$MPLCONFIGDIR|$$JUPYTER_RUNTIME_DIR"\n')
