@@ -251,7 +251,8 @@ def attend(
         mask: bool, True where a query may attend; broadcasts to (B, H, Lq, Lk).
         scale: multiplies q · k; 1/√d unless given.
         backend: "dense" serves every encoding and stores the weights. "sdpa" is torch's fused kernel; `score_bias`
-            becomes a float mask. "flex" takes `score_bias` and `rescale` into its kernel and stores no matrix on a GPU.
+            becomes a float mask. "flex" takes `score_bias` and `rescale` into its kernel and stores no matrix on a GPU;
+            gradients of learned biases, such as T5's table, are slow there.
         dropout: share of the weights that is dropped; not with "flex".
         return_weights: whether to return the weights too, as they are before dropout; with "dense" only.
         masks: shared by the layers of a pass.
