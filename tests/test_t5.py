@@ -9,8 +9,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from posenc import NoPE, attend, attention_weights
+from posenc import NoPE, attend, attention, attention_weights
 from posenc.alibi import ALiBi
+from posenc.attention import batched, pair_bias
 from posenc.t5 import T5Bias, t5_bucket
 from tests.helpers import Layer, biases, close, heads, onnx_session
 
@@ -359,6 +360,17 @@ def test_attention_is_differentiable_in_the_table():
         return torch.func.functional_call(layer, {"encoding.table": table}, (q, k), {"causal": False})
 
     assert torch.autograd.gradcheck(weights, torch.randn(4, 2, dtype=torch.float64, requires_grad=True))
+
+
+@pytest.mark.parametrize("backend", ["dense", "sdpa"])
+def test_texts_with_the_same_positions_share_one_bias(backend):
+    encoding, (q, k, v, weight) = randomised(T5Bias(2).double()), torch.randn(4, 3, 2, 5, 8, dtype=torch.float64)
+    for pos, texts in ((torch.arange(5), 1), (torch.arange(5) * torch.tensor([[1], [20], [300]]), 3)):
+        bias = pair_bias(encoding, q, k, *batched(q, pos, pos))
+        assert bias.shape == (texts, 2, 5, 5)  # its gradient goes through as many numbers
+        z = [attention(q, k, v, encoding, at, backend=backend) for at in (pos, pos.expand(3, -1).contiguous())]
+        assert torch.equal(*z)
+        close(*(torch.autograd.grad((x * weight).sum(), encoding.table)[0] for x in z))
 
 
 def test_layers_may_share_one_table():

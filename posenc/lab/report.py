@@ -21,12 +21,12 @@ LEARNED = 0.9
 Found = dict[str, list[Result]]
 
 
-def report(experiment: str, preset: str = "", folder: str | os.PathLike[str] = results.FOLDER) -> str:
+def report(experiment: str, preset: str = "cpu", folder: str | os.PathLike[str] = results.FOLDER) -> str:
     """The results of one experiment as text.
 
     Args:
         experiment: A name in `EXPERIMENTS`; "start" for sizes before training, "baselines" for n-grams.
-        preset: A name in `PRESETS`. Default: as in `read`.
+        preset: A name in `PRESETS`. Default: "cpu".
         folder: The folder with the results.
 
     Returns:
@@ -40,9 +40,9 @@ def report(experiment: str, preset: str = "", folder: str | os.PathLike[str] = r
         'Loss in nats per byte, in windows that do not overlap: mean over seeds ± their deviation'
     """
     if experiment == "start":
-        return f"{sizes(preset or 'cpu').text()}\n"
+        return f"{sizes(preset).text()}\n"
     if experiment == "baselines":
-        return f"{counted(read_baselines(preset or 'cpu', folder)).text()}\n"
+        return f"{counted(read_baselines(preset, folder)).text()}\n"
     found = results.read(experiment, preset, folder)
     about = next(iter(found.values()))[0]["provenance"]
     seeds = sorted({len(of) for of in found.values()})

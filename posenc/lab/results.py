@@ -20,14 +20,14 @@ FOLDER = RESULTS
 Result = dict[str, Any]
 
 
-def read(experiment: str, preset: str = "", folder: str | os.PathLike[str] = FOLDER) -> dict[str, list[Result]]:
+def read(experiment: str, preset: str = "cpu", folder: str | os.PathLike[str] = FOLDER) -> dict[str, list[Result]]:
     """Reads the results of an experiment.
 
     Results of different presets, budgets or corpora are never mixed.
 
     Args:
         experiment: A name in `EXPERIMENTS`.
-        preset: "cpu" or "gpu". Default: "gpu" if it has results, otherwise "cpu".
+        preset: "cpu", "epoch" or "gpu". Default: "cpu".
         folder: The folder with the results. Default: the one in the package.
 
     Returns:
@@ -42,15 +42,14 @@ def read(experiment: str, preset: str = "", folder: str | os.PathLike[str] = FOL
         >>> list(results), results["alibi"][0]["nonoverlapping"][0]["length"]
         (['nope', 'relu', 'distance_aware', 'alibi'], 128)
     """
-    folder, asked = Path(folder), runs(experiment, preset or "cpu", seeds=1)
-    preset = preset or ("gpu" if any((folder / "gpu").glob(f"{asked[0].stem}-*.json")) else "cpu")
+    folder, asked = Path(folder), runs(experiment, preset, seeds=1)
     found: dict[str, list[Result]] = {}
     for run in asked:
         places = (folder / preset).glob(f"{run.stem}-*.json")
         paths = sorted(places, key=lambda path: int(path.stem.rpartition("-")[2]))
         results = [load(path) for path in paths]
         for path, result in zip(paths, results, strict=True):
-            if result["digest"] != dataclasses.replace(run, seed=result["config"]["seed"], preset=preset).digest:
+            if result["digest"] != dataclasses.replace(run, seed=result["config"]["seed"]).digest:
                 raise ValueError(f"{path.name} was made with another configuration: remove it, and run the sweep again")
         if results:
             found[run.stem] = results
