@@ -101,6 +101,26 @@ def spread(values: Sequence[float | None]) -> str:
     return f"{mean(known):.3f}" + (f" ±{stdev(known):.3f}" if len(known) > 1 else "")
 
 
+def ends(values: Sequence[float], form: str = ".2f") -> str:
+    """The lowest and the highest of several models' values, or one number where both are written alike.
+
+    Args:
+        values: One number for each model.
+        form: How a number is written. Default: ".2f".
+
+    Returns:
+        Text such as "0.95 to 0.97". A dash if there is no value.
+
+    Example:
+        >>> ends([0.97, 0.951, 0.96]), ends([0.951, 0.949]), ends([])
+        ('0.95 to 0.97', '0.95', '–')
+    """
+    if not values:
+        return "–"
+    low, high = (f"{end(values):{form}}" for end in (min, max))
+    return low if low == high else f"{low} to {high}"
+
+
 # Before training
 
 
