@@ -179,11 +179,15 @@ mutants: $(VENV)/.mutants front
 
 # Hours on two cores, beside other work: what has a result is left as it is, and the same command goes on.
 LAB := $(BIN)/python -m posenc.lab
+TEXTS := extrapolation use controls lengths long equal beyond layers masked shaw distance
+TASKS := generalisation coupling success
 evidence: $(VENV)/.test
 	@jobs=$(JOBS); [ $$jobs != logical ] || jobs=$$($(BIN)/python -c "import os; print(os.cpu_count())"); \
-	export OMP_NUM_THREADS=1; sweep="nice -n 19 $(LAB) sweep --preset $(PRESET) --jobs $$jobs --threads 1 --quiet --experiment"; \
+	export OMP_NUM_THREADS=1; sweep="nice -n 19 $(LAB) sweep --jobs $$jobs --threads 1 --quiet --preset"; \
 	test -f posenc/lab/results/$(PRESET)/baselines.json || nice -n 19 $(LAB) baselines --preset $(PRESET) --quiet; \
-	$$sweep rates && $(LAB) tune --preset $(PRESET) && $$sweep all
+	$$sweep $(PRESET) --experiment rates && $(LAB) tune --preset $(PRESET) && \
+	for experiment in $(TEXTS); do $$sweep $(PRESET) --experiment $$experiment || exit; done && \
+	for experiment in $(TASKS); do $$sweep $(PRESET:epoch=cpu) --experiment $$experiment || exit; done
 
 # Within forty minutes on one large GPU: times of kernels and of models, the best rates, then the schemes one by one.
 # Meanwhile, one core counts strings.

@@ -1,8 +1,8 @@
 """Evidence: every scheme is trained under one budget and measured far beyond its training length.
 
-`python -m posenc.lab sweep --experiment extrapolation --preset cpu` trains and measures each run
+`python -m posenc.lab sweep --experiment extrapolation --preset epoch` trains and measures each run
 that has no result yet;
-`posenc.lab.read("extrapolation")` returns the results.
+`posenc.lab.read("extrapolation", "epoch")` returns the results.
 """
 
 from posenc.lab.config import EXPERIMENTS, PRESETS, VARIANTS, Preset, Run, Task, Text, Variant, runs

@@ -204,11 +204,13 @@ VARIANTS: dict[str, Variant] = {
     **{f"shaw_k{k}": Variant("shaw", {"clip": k}, shared=False) for k in (0, 1, 2, 4, 8, 64)},
     "shaw_keys": Variant("shaw", {"values": False}, shared=False),
     "shaw_values": Variant("shaw", zeroed=("key_table",), shared=False),
+    "nope_fast": Variant("nope", rate=0.016),  # the rate of Shaw, for a fair comparison with k = 0
     "sinusoidal_every_layer": Variant("sinusoidal", every_layer=True),
     "learned_every_layer": Variant("learned", every_layer=True),
     "learned_every_layer_independent": Variant("learned", every_layer=True, shared=False),
     "relu": Variant("distance_aware", zeroed=("w", "v"), shared=False),
     **{f"masked_{name}": Variant(name, objective="masked") for name in ("nope", "sinusoidal", "learned", "rope")},
+    "masked_learned_large": Variant("learned", {"deviation": 1.0}, objective="masked", rate=8e-3),
     **{f"rope_{method}": Variant("rope", {"scaling": method}, after="rope") for method in _METHODS},
     "rope_tuned": Variant("rope", after="rope", tuned=True),
     **{f"rope_{m}_tuned": Variant("rope", {"scaling": m}, after="rope", tuned=True) for m in _METHODS},
@@ -245,11 +247,12 @@ EXPERIMENTS: dict[str, tuple[str, ...]] = {
     "extrapolation": (*ENCODINGS, "t5_reach", "learned_large", "transformer_xl_memory"),
     "generalisation": tuple(f"{task}_{name}" for task in TASKS for name in ENCODINGS),
     "coupling": tuple(f"addition_{name}{end}" for name in _ADDING for end in ("", "_coupled")),
-    "shaw": (*(f"shaw_k{k}" for k in (0, 1, 2, 4, 8)), "shaw", "shaw_k64", "shaw_keys", "shaw_values"),
+    "shaw": (*(f"shaw_k{k}" for k in (0, 1, 2, 4, 8)), "shaw", "shaw_k64", "shaw_keys", "shaw_values",
+             "nope_fast"),
     "layers": (
         "sinusoidal", "sinusoidal_every_layer", "learned", "learned_every_layer", "learned_every_layer_independent",
     ),
-    "masked": ("masked_nope", "masked_sinusoidal", "masked_learned", "masked_rope"),
+    "masked": ("masked_nope", "masked_sinusoidal", "masked_learned", "masked_learned_large", "masked_rope"),
     "beyond": (
         "rope", *(f"rope_{method}" for method in _METHODS),
         "rope_tuned", *(f"rope_{method}_tuned" for method in _METHODS),
@@ -274,7 +277,6 @@ SEEDS = {
     "equal": 2,
     "shaw": 2,
     "layers": 2,
-    "masked": 2,
     "success": 20,
     "coupling": 2,
 }

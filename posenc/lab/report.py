@@ -36,7 +36,7 @@ def report(experiment: str, preset: str = "cpu", folder: str | os.PathLike[str] 
         ValueError: If there are no results.
 
     Example:
-        >>> report("layers", "cpu").splitlines()[2]
+        >>> report("layers", "epoch").splitlines()[2]
         'Loss in nats per byte, in windows that do not overlap: mean over seeds ± their deviation'
     """
     if experiment == "start":
@@ -119,6 +119,26 @@ def ends(values: Sequence[float], form: str = ".2f") -> str:
         return "–"
     low, high = (f"{end(values):{form}}" for end in (min, max))
     return low if low == high else f"{low} to {high}"
+
+
+def listed(values: Sequence[float], form: str = ".2f") -> str:
+    """The values of a few models, one by one, in words.
+
+    Args:
+        values: One number for each model.
+        form: How a number is written. Default: ".2f".
+
+    Returns:
+        Text such as "0.97, 0.95 and 0.96". A dash if there is no value.
+
+    Example:
+        >>> listed([0.97, 0.951, 0.96]), listed([0.031, -0.2], "+.1f"), listed([0.5])
+        ('0.97, 0.95 and 0.96', '+0.0 and -0.2', '0.50')
+    """
+    if not values:
+        return "–"
+    *first, last = (f"{value:{form}}" for value in values)
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 # Before training

@@ -38,7 +38,7 @@ def read(experiment: str, preset: str = "cpu", folder: str | os.PathLike[str] = 
         ValueError: If there is no such experiment, there are no results, or they do not fit together.
 
     Example:
-        >>> results = read("distance", "cpu")
+        >>> results = read("distance", "epoch")
         >>> list(results), results["alibi"][0]["nonoverlapping"][0]["length"]
         (['nope', 'relu', 'distance_aware', 'alibi'], 128)
     """
