@@ -277,6 +277,7 @@ SEEDS = {
     "equal": 2,
     "shaw": 2,
     "layers": 2,
+    "distance": 2,
     "masked": 2,
     "success": 20,
     "coupling": 2,
