@@ -125,7 +125,7 @@ def test_a_variant_has_its_own_rate_or_that_of_its_scheme(monkeypatch):
     assert Run("nope_use", 0, "epoch").rate == Run("nope_use", 0, "epoch").config["rate"] == 4e-3
 
 
-@pytest.mark.parametrize("variant", ["rope", "copy_t5", "rope_yarn_tuned"])
+@pytest.mark.parametrize("variant", ["rope", "copy_t5", "addition_alibi"])
 def test_settings_that_came_later_leave_earlier_results_valid(variant):
 
     run = Run(variant, 0, "cpu")
