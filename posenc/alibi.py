@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from posenc._require import require_heads, require_same_heads
-from posenc.encoding import Encoding
+from posenc.encoding import Encoding, alike
 
 
 def alibi_slopes(
@@ -134,8 +134,10 @@ class ALiBi(Encoding):
     ) -> Callable[..., Tensor]:  # fmt: skip
         require_same_heads(self, self.heads, q)
         slope = self.slope.to(torch.promote_types(q.dtype, torch.float32))  # (H,)
+        once = alike(qpos, kpos)
 
         def f(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+            b = b[:1] if once and b.ndim else b  # all texts have these positions
             return alibi(kpos[b, j] - qpos[b, i], slope[h], symmetric=self.symmetric)
 
         return f

@@ -14,7 +14,7 @@ from torch.nn.functional import pad, scaled_dot_product_attention
 
 from posenc._require import require_broadcast, require_positions
 from posenc.cache import KVCache, sliding_window
-from posenc.encoding import Encoding
+from posenc.encoding import Encoding, alike
 
 if TYPE_CHECKING:
     from torch.nn.attention.flex_attention import BlockMask
@@ -168,7 +168,7 @@ def attention_scores(
     k = per_head(k, q)  # (B, H, Lk, d)
     wide = torch.promote_types(q.dtype, torch.float32)
     scale = q.shape[-1] ** -0.5 if scale is None else scale
-    score = q.to(wide) @ k.to(wide).transpose(-2, -1) * scale  # (B, H, Lq, Lk)
+    score = (q.to(wide) * scale) @ k.to(wide).transpose(-2, -1)  # (B, H, Lq, Lk)
     qpos, kpos = batched(q, qpos, kpos)
     if encoding.score_bias is not None:
         score = score + pair_bias(encoding, q, k, qpos, kpos)
@@ -212,10 +212,13 @@ def attention_weights(
     masks = Masks() if masks is None else masks
     allowed = masks.get("allowed", lambda: allowed_pairs(*batched(q, qpos, kpos), causal, mask))
     if allowed is not None:
-        score = score.masked_fill(~allowed, -torch.inf)
-    hidden = score == -torch.inf  # by causality, the mask or a bias
-    score = score.masked_fill(hidden, torch.finfo(score.dtype).min)  # a row of -inf would be NaN
-    return score.softmax(-1).masked_fill(hidden, 0.0)
+        score = score.where(allowed, -torch.inf)
+    if score.numel() == 0:
+        return score
+    blind = score.amax(-1, keepdim=True) == -torch.inf  # queries that see no key: their softmax would be NaN
+    if _surely_none(blind):
+        return score.softmax(-1)
+    return score.where(~blind, 0.0).softmax(-1) * ~blind
 
 
 @overload
@@ -313,8 +316,9 @@ def _sdpa(
         blind = ~allowed.any(-1, keepdim=True)  # kernels differ on a query that sees no key:
         allowed = allowed | blind  # here it sees all of them, and gets zeros below
     if encoding.score_bias is not None:
-        bias = pair_bias(encoding, q, per_head(k, q), qpos, kpos).to(q.dtype).expand(*q.shape[:3], k.shape[2])
-        allowed = bias if allowed is None else bias.masked_fill(~allowed, -torch.inf)
+        bias = pair_bias(encoding, q, per_head(k, q), qpos, kpos).to(q.dtype)
+        bias = bias if allowed is None else bias.where(allowed, -torch.inf)
+        allowed = bias.expand(*q.shape[:3], k.shape[2])
     with _kernels(q, k):
         z = scaled_dot_product_attention(q, k, v, attn_mask=allowed, **options)
     return z if blind is None else z.masked_fill(blind, 0.0), None
@@ -429,11 +433,25 @@ def pair_bias(encoding: Encoding, q: Tensor, k: Tensor, qpos: Tensor, kpos: Tens
 
 
 def allowed_pairs(qpos: Tensor, kpos: Tensor, causal: bool, mask: Tensor | None) -> Tensor | None:
-    """Where a query may attend, (B, 1 or H, Lq, Lk), or None if it may everywhere; qpos (B, Lq), kpos (B, Lk)."""
+    """Where a query may attend, or None if it may everywhere: bool, which broadcasts to (B, H, Lq, Lk).
+
+    Positions are qpos (B, Lq) and kpos (B, Lk).
+    """
     if not causal:
         return mask
-    past = (kpos[:, None, :] <= qpos[:, :, None])[:, None]  # (B, 1, Lq, Lk)
+    qpos, kpos = (qpos[:1], kpos[:1]) if alike(qpos, kpos) else (qpos, kpos)
+    past = (kpos[:, None, :] <= qpos[:, :, None])[:, None]  # (B or 1, 1, Lq, Lk)
     return past if mask is None else past & mask
+
+
+def _surely_none(blind: Tensor) -> bool:
+    """Whether it is known at once that no query is blind: not on a GPU, which would be waited for, or to a compiler."""
+    if blind.device.type != "cpu" or torch.compiler.is_compiling() or torch.jit.is_tracing():  # type: ignore[attr-defined]
+        return False
+    try:
+        return not blind.any()
+    except RuntimeError:  # under torch.func.vmap there is no one answer
+        return False
 
 
 def _is_triangle(qpos: Tensor, kpos: Tensor) -> bool:

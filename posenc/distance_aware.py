@@ -12,7 +12,7 @@ from torch.nn.functional import softplus
 
 from posenc._require import require_heads
 from posenc.attention import allowed_pairs, attention_scores, batched, check_mask
-from posenc.encoding import Encoding, NoPE
+from posenc.encoding import Encoding, NoPE, alike
 
 
 def distance_weight(R: Tensor, w: float | Tensor, v: float | Tensor) -> Tensor:
@@ -95,8 +95,10 @@ class DistanceAware(Encoding):
     def rescale(self, qpos: Tensor, kpos: Tensor) -> Callable[..., Tensor]:
         wide = torch.promote_types(self.w.dtype, torch.float32)
         w, v = self.w.to(wide), self.v.to(wide)  # (H,)
+        once = alike(qpos, kpos)
 
         def f(s: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+            b = b[:1] if once and b.ndim else b  # all texts have these positions
             distance = (qpos[b, i] - kpos[b, j]).abs()
             return s.relu() * distance_weight(distance, w[h], v[h])
 

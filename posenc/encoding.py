@@ -98,6 +98,23 @@ class Encoding(nn.Module):
         return self
 
 
+def alike(qpos: Tensor, kpos: Tensor) -> bool:
+    """Whether all sequences of a batch share one row of positions, so that what follows from positions is made once.
+
+    It looks at strides and not at numbers, so no device has to wait.
+
+    Args:
+        qpos: (B, Lq), as the doors get it.
+        kpos: (B, Lk).
+
+    Example:
+        >>> pos = torch.arange(5)
+        >>> alike(pos.expand(3, -1), pos.expand(3, -1)), alike(pos.repeat(3, 1), pos.repeat(3, 1))
+        (True, False)
+    """
+    return not (qpos.stride(0) or kpos.stride(0))
+
+
 def _door(owner: Any, name: str) -> Any:
     door = getattr(owner, name)
     return getattr(door, "__func__", door)

@@ -8,7 +8,7 @@ from torch.nn.functional import pad, scaled_dot_product_attention
 
 from posenc._require import require_positions, require_size
 from posenc.attention import check_vectors
-from posenc.encoding import Encoding
+from posenc.encoding import Encoding, alike
 
 
 def shaw_label(offset: Tensor, clip: int) -> Tensor:
@@ -108,9 +108,11 @@ class Shaw(Encoding):
         wide = torch.promote_types(q.dtype, torch.float32)
         rows = self.key_table.to(wide).mT  # (d, 2k+1), or (H, d, 2k+1)
         by_label = q.to(wide) @ rows * q.shape[-1] ** -0.5  # (B, H, Lq, 2k+1)
+        once = alike(qpos, kpos)
 
         def f(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
-            label = shaw_label(kpos[b, j] - qpos[b, i], self.clip)
+            text = b[:1] if once and b.ndim else b  # all texts have these positions
+            label = shaw_label(kpos[text, j] - qpos[text, i], self.clip)
             if torch.broadcast_shapes(b.shape, h.shape, i.shape)[-1:] != (1,):
                 return by_label[b, h, i, label]  # any pairs, or one, as flex asks
             row = by_label[b, h, i].squeeze(-2)  # all keys of a query: gather is faster
@@ -120,8 +122,9 @@ class Shaw(Encoding):
 
     def mix(self, weights: Tensor, v: Tensor, qpos: Tensor, kpos: Tensor) -> Tensor:
         _check_labels(self, "v", v, qpos, kpos)
-        offset = kpos.long()[:, None, :] - qpos[:, :, None]
-        label = shaw_label(offset, self.clip)[:, None]  # (B, 1, Lq, Lk)
+        texts = 1 if alike(qpos, kpos) else len(qpos)
+        offset = kpos.long()[:texts, None, :] - qpos[:texts, :, None]
+        label = shaw_label(offset, self.clip)[:, None]  # (B or 1, 1, Lq, Lk)
         by_label = weights.new_zeros(*weights.shape[:3], 2 * self.clip + 1)
         by_label = by_label.scatter_add(-1, label.expand_as(weights), weights)
         return weights @ v + by_label @ self.value_table.to(weights.dtype)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from posenc._require import require_heads, require_same_heads
-from posenc.encoding import Encoding
+from posenc.encoding import Encoding, alike
 
 
 def t5_bucket(
@@ -127,10 +127,10 @@ class T5Bias(Encoding):
         bucket = t5_bucket(offset, self.buckets, reach, self.bidirectional)
         wide = torch.promote_types(q.dtype, torch.float32)
         value = self.table[bucket].to(wide)  # (2 · reach + 1, H)
-        alike = not (qpos.stride(0) or kpos.stride(0))  # all texts have these positions
+        once = alike(qpos, kpos)
 
         def f(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
-            b = b[:1] if alike and b.ndim else b  # then one of them is enough
+            b = b[:1] if once and b.ndim else b  # all texts have these positions
             reach = self.max_distance  # a module's number is a constant to a compiler
             offset = (kpos[b, j] - qpos[b, i]).long().clamp(-reach, reach)
             return value[offset + reach, h]

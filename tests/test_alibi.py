@@ -12,6 +12,7 @@ from torch import Tensor
 
 from posenc import NoPE, attend, attention_weights
 from posenc.alibi import ALiBi, alibi, alibi_slopes
+from posenc.attention import batched, pair_bias
 from tests.helpers import biases, close, heads, onnx_session
 
 HEADS = st.integers(1, 130)
@@ -258,6 +259,13 @@ def test_casting_a_model_keeps_the_slopes(cast):
     found = biases(model[1], pos, pos, 12, cast)
     assert found.dtype == torch.promote_types(cast, torch.float32)
     assert torch.equal(found.float(), biases(ALiBi(12), pos, pos, 12, torch.float32))
+
+
+def test_texts_with_the_same_positions_share_one_bias():
+    q = torch.randn(3, 2, 5, 8)
+    for pos, texts in ((torch.arange(5), 1), (torch.arange(5) * torch.tensor([[1], [2], [3]]), 3)):
+        bias = pair_bias(ALiBi(2), q, q, *batched(q, pos, pos))
+        assert bias.shape == (texts, 2, 5, 5)
 
 
 def test_slopes_are_a_buffer_that_is_not_saved():

@@ -3,12 +3,14 @@
 import itertools
 import math
 import sys
+import warnings
 
 import pytest
 import torch
 from torch import Tensor
 
-from posenc import ALiBi, DistanceAware, Encoding, NoPE, RoPE, T5Bias, attend, attention_weights
+from posenc import ALiBi, DistanceAware, Encoding, NoPE, RoPE, Shaw, T5Bias, attend, attention_weights
+from tests.helpers import close
 
 BACKENDS = ["dense", "sdpa", "flex"]
 MODULE = sys.modules["posenc.attention"]  # the name in the package is the function's
@@ -213,6 +215,22 @@ def test_masks_may_differ_from_head_to_head(backend, device):
     assert ((found != 0).any(-1) == mask.any(-1)).all()
 
 
+@pytest.mark.parametrize("make", [lambda: ALiBi(2, learned=True), lambda: T5Bias(2), lambda: DistanceAware(2),
+                                  lambda: Shaw(8, clip=3), lambda: Shaw(8, clip=3, heads=2)])  # fmt: skip
+def test_texts_with_the_same_positions_get_what_they_get_with_their_own(make):
+    encoding, (q, k, v, weight) = make().double(), torch.randn(4, 3, 2, 5, 8, dtype=torch.float64)
+    for parameter in encoding.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    for pos in (torch.arange(5), torch.arange(5) * torch.tensor([[1], [2], [300]])):
+        z = [attend(q, k, v, encoding, *2 * [at]) for at in (pos, pos.expand(3, -1).contiguous())]
+        one = [attend(q[n : n + 1], k[n : n + 1], v[n : n + 1], encoding, *2 * [pos.expand(3, -1)[n]]) for n in (0, 2)]
+        close(z[0], z[1])
+        close(z[0][[0, 2]], torch.cat(one))
+        found = (torch.autograd.grad((x * weight).sum(), list(encoding.parameters()), retain_graph=True) for x in z)
+        for grads in zip(*found, strict=True):
+            close(*grads)
+
+
 def test_rows_of_weights_sum_to_one_or_zero():
     q, k, _ = tensors()
     weights = attention_weights(q, k, NoPE(), *POSITIONS["batched"], mask=MASKS["full"])
@@ -237,6 +255,22 @@ def test_a_row_that_sees_nothing_is_zero_and_its_gradient_finite(backend, name, 
     for x in (q, k, v, *encoding.parameters()):
         assert x.grad.isfinite().all()
         assert x.grad.abs().sum() > 0
+
+
+def test_a_row_may_see_nothing_where_numbers_are_not_known_in_advance():
+    q, k, v = tensors(dtype=torch.float32)
+    sees, blind = torch.ones(4, 5, dtype=torch.bool), torch.zeros(4, 5, dtype=torch.bool)
+
+    def layer(q, k, v, mask):
+        return attend(q, k, v, NoPE(), torch.arange(4), torch.arange(5), causal=False, mask=mask)
+
+    each = torch.func.vmap(layer, in_dims=(None, None, None, 0))(q, k, v, torch.stack((sees, blind)))
+    assert (each[1] == 0).all()
+    torch.testing.assert_close(each[0], layer(q, k, v, sees))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # tracing is deprecated, and warns of every check of a shape
+        traced = torch.jit.trace(layer, (q, k, v, sees), check_trace=False)
+    assert (traced(q, k, v, blind) == 0).all()
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

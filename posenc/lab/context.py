@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from posenc.lab import corpus
-from posenc.lab.evaluation import Entry, cut_losses, refusal, window_losses
+from posenc.lab.evaluation import Entry, refusal, window_losses
 from posenc.lab.planted import KINDS, LENGTH, pair
 from posenc.model import Transformer
 
@@ -87,7 +87,9 @@ def hidden(model: Transformer, spans: Tensor, trained: int, lengths: list[int]) 
 def _texts(model: Transformer, spans: Tensor, trained: int, length: int) -> Entry:
     if why := refusal(model, length):
         return {"texts": None, "why": why}
-    return {"texts": cut_losses(model, spans, length, _segment(model, trained)).mean(1).tolist()}
+    windows = spans.unfold(1, length + 1, length).flatten(0, 1)
+    found = window_losses(model, windows, _segment(model, trained), trained)  # nothing further back is seen
+    return {"texts": found.view(len(spans), -1).mean(1).tolist()}
 
 
 def _losses(model: Transformer, windows: Tensor, trained: int, memory: bool) -> Tensor:

@@ -22,7 +22,7 @@ from posenc.lab import corpus, tasks
 from posenc.memory import Memory
 from posenc.model import Transformer
 
-PAIRS = {"cpu": 2**18, "cuda": 2**26}  # of a query and a key, in all sequences that are computed at once
+PAIRS = {"cpu": 2**20, "cuda": 2**26}  # of a query and a key, in all sequences that are computed at once
 QUARTERS = 4  # windows slide by a quarter of their length
 WATCHED = 4  # sequences whose attention is measured
 
@@ -164,7 +164,9 @@ def window_losses(
 ) -> Tensor:
     """Losses (R, T) of many windows (R, T + 1), float64 on the CPU, computed a few at a time to save memory."""
     length, device = windows.shape[1] - 1, next(model.parameters()).device
-    rows = max(1, PAIRS.get(device.type, PAIRS["cpu"]) // max(1, length * (segment or length)))
+    piece = segment or length
+    keys = length if memory is None else min(length, memory + piece)
+    rows = max(1, PAIRS.get(device.type, PAIRS["cpu"]) // max(1, keys * piece))
     found = [
         losses(model, part, memory=None if memory is None else Memory(memory), segment=segment, autocast=autocast).cpu()
         for part in windows.split(rows)
