@@ -285,6 +285,18 @@ def draw_on(ax: Axes, view: Heatmap | Lines | Plane, data: Sequence[np.ndarray])
             ax.set_title(view.title)
 
 
+def level(ax: Axes, height: float, name: str) -> None:
+    """Draws a dotted line across axes, with its name at the right end: what curves are to be compared with.
+
+    Args:
+        ax: The axes.
+        height: Where it lies, in units of the y axis.
+        name: A word or two.
+    """
+    ax.axhline(height, color=INK, linewidth=0.8, linestyle="dotted")
+    ax.text(0.99, height, name, fontsize=8, ha="right", va="bottom", color=INK, transform=ax.get_yaxis_transform())
+
+
 def limits(view: Heatmap, matrix: np.ndarray) -> tuple[float, float]:
     """The numbers (low, high) at the ends of the colours of a matrix (rows, columns).
 

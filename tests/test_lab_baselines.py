@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from posenc.lab.__main__ import main
-from posenc.lab.baselines import DISCOUNT, Counts, baselines, keep, read_baselines
+from posenc.lab.baselines import DISCOUNT, Counts, baselines, counted, keep, read_baselines
 from posenc.lab.config import PRESETS
 from posenc.lab.corpus import Corpus
 
@@ -69,6 +69,7 @@ def test_baselines_read_the_spans_of_models_and_are_kept(tmp_path, monkeypatch, 
     again = read_baselines("smoke", tmp_path)
     assert again["provenance"]["corpus"] == "0" * 16
     assert [entry["loss"] for entry in again["ngrams"]] == pytest.approx(losses, rel=1e-4)
+    assert counted("smoke", tmp_path) == pytest.approx(min(losses), rel=1e-4)
     assert main(["report", "--experiment", "baselines", "--preset", "smoke", "--out", str(tmp_path)]) == 0
     assert "6-grams" in capsys.readouterr().out
 

@@ -7,7 +7,20 @@ from posenc.lab import Run, results
 from posenc.lab.__main__ import main
 from posenc.lab.corpus import Corpus
 from posenc.lab.intervals import crossed, wilson
-from posenc.lab.report import change, difference, gain, gains, report, sizes, success, tables, texts, tried, worth
+from posenc.lab.report import (
+    change,
+    difference,
+    differences,
+    gain,
+    gains,
+    report,
+    sizes,
+    success,
+    tables,
+    texts,
+    tried,
+    worth,
+)
 
 L = 16
 
@@ -42,8 +55,14 @@ def test_differences_are_paired():
     found = difference(of, than)
     assert (found.mean, found.low, found.high) == pytest.approx((0.1, 0.1, 0.1))
     assert difference(of, than, "sliding", 2) is None
-    with pytest.raises(ValueError, match="no seed in common"):
-        difference(of[1:2], than)
+    each = differences(of, than)
+    assert [(one.mean, one.low, one.high) for one in each] == [pytest.approx((0.1, 0.1, 0.1))] * 2
+    alone = differences([result([[1.0, 5.0], None], seed=1)], [result([[0.0, 2.0], None], seed=1)])[0]
+    assert (alone.mean, alone.low < 1, alone.high > 3) == (2, True, True)  # of its texts
+    assert differences(of, than, "sliding", 2) == []
+    for compare in (difference, differences):
+        with pytest.raises(ValueError, match="no seed in common"):
+            compare(of[1:2], than)
     rise = change(of, 2)
     assert (rise.mean, rise.low) == pytest.approx((1, 1))
 

@@ -103,6 +103,17 @@ def test_lines_stand_at_their_points_in_their_colours():
     assert [line.get_color() for line in drawn] == [plot.COLOURS["query"], "#123456"]
 
 
+def test_a_level_has_its_name_at_the_right_end_whatever_the_scale():
+    fig, ax = plot.figure()
+    plot.draw_on(ax, Lines(log_x=True), [np.array([1.0, 1000.0]), np.array([[0.0, 4.0]])])
+    plot.level(ax, 3.0, "counting")
+    fig.canvas.draw()
+    assert list(ax.lines[-1].get_ydata()) == [3.0, 3.0]
+    box, whole = ax.texts[0].get_window_extent(), ax.get_window_extent()
+    assert whole.x1 - 12 < box.x1 < whole.x1
+    assert box.y0 >= ax.transData.transform((1, 3.0))[1]
+
+
 def test_lines_without_points_count_from_their_start():
     for start in (0, 5):
         (line,) = plot.lines([1.0, 2.0, 4.0], start=start, alt="a line").figure.axes[0].lines

@@ -131,6 +131,11 @@ def read_baselines(preset: str, folder: str | os.PathLike[str] = results.FOLDER)
     return found
 
 
+def counted(preset: str, folder: str | os.PathLike[str] = results.FOLDER) -> float:
+    """The loss in nats that the best of all counts reaches in windows of the training length."""
+    return min(float(entry["loss"]) for entry in read_baselines(preset, folder)["ngrams"])
+
+
 def _strings(data: Any, length: int) -> Any:
     """All strings of a length, as numbers whose last eight bits are the last byte."""
     number = np.zeros(len(data) - length + 1, np.uint64)

@@ -261,11 +261,37 @@ def difference(
     Raises:
         ValueError: If it was not measured, or they have no seed in common.
     """
+    return _mean(*(texts(list(part), table, share) for part in zip(*_pairs(of, than), strict=True)))
+
+
+def differences(
+    of: list[Result], than: list[Result], table: str = "nonoverlapping", share: float = 1
+) -> list[Interval]:  # fmt: skip
+    """What `difference` says of each seed alone: the interval is over texts. For two models, which have no spread.
+
+    Args:
+        of: The results of one variant.
+        than: The results of the other; seeds that only one of them has are left out.
+        table: "nonoverlapping", "sliding" or "hidden". Default: "nonoverlapping".
+        share: The length of windows as a multiple of the training length. Default: 1.
+
+    Returns:
+        The differences in nats with their intervals, in the order of seeds; none if a model cannot serve the length.
+
+    Raises:
+        ValueError: If it was not measured, or they have no seed in common.
+    """
+    found = [_mean(*(texts([model], table, share) for model in pair)) for pair in _pairs(of, than)]
+    return [one for one in found if one is not None]
+
+
+def _pairs(of: list[Result], than: list[Result]) -> list[tuple[Result, Result]]:
+    """Models of two variants that began with the same seed."""
     first, second = ({result["config"]["seed"]: result for result in part} for part in (of, than))
     both = sorted(first.keys() & second.keys())
     if not both:
         raise ValueError("the two variants have no seed in common: train one of them with a seed of the other")
-    return _mean(*(texts([part[seed] for seed in both], table, share) for part in (first, second)))
+    return [(first[seed], second[seed]) for seed in both]
 
 
 def change(of: list[Result], share: float, table: str = "sliding") -> Interval | None:
