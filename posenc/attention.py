@@ -213,10 +213,7 @@ def attention_weights(
     allowed = masks.get("allowed", lambda: allowed_pairs(*batched(q, qpos, kpos), causal, mask))
     if allowed is not None:
         score = score.where(allowed, -torch.inf)
-    if score.numel() == 0:
-        return score
-    blind = score.amax(-1, keepdim=True) == -torch.inf  # queries that see no key: their softmax would be NaN
-    return score.where(~blind, 0.0).softmax(-1) * ~blind
+    return _softmax(score)  # zeros where a query sees no key
 
 
 @overload
@@ -440,6 +437,26 @@ def allowed_pairs(qpos: Tensor, kpos: Tensor, causal: bool, mask: Tensor | None)
     qpos, kpos = (qpos[:1], kpos[:1]) if alike(qpos, kpos) else (qpos, kpos)
     past = (kpos[:, None, :] <= qpos[:, :, None])[:, None]  # (B or 1, 1, Lq, Lk)
     return past if mask is None else past & mask
+
+
+def _softmax(score: Tensor) -> Tensor:
+    """Softmax over keys. A query that sees no key, by causality, the mask or a bias, gets zeros; torch has NaN there."""
+    if score.numel() == 0:
+        return score
+    blind = score.amax(-1, keepdim=True) == -torch.inf
+    if _surely_none(blind):  # which saves two passes over the scores, and one tensor of their size
+        return score.softmax(-1)
+    return score.where(~blind, 0.0).softmax(-1) * ~blind
+
+
+def _surely_none(blind: Tensor) -> bool:
+    """Whether it is known at once that no query is blind: not on a GPU, which would be waited for, or to a compiler."""
+    if blind.device.type != "cpu" or torch.compiler.is_compiling() or torch.jit.is_tracing():  # type: ignore[attr-defined]
+        return False
+    try:
+        return not blind.any()
+    except RuntimeError:  # under torch.func.vmap there is no one answer
+        return False
 
 
 def _is_triangle(qpos: Tensor, kpos: Tensor) -> bool:
