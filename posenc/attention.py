@@ -440,7 +440,7 @@ def allowed_pairs(qpos: Tensor, kpos: Tensor, causal: bool, mask: Tensor | None)
 
 
 def _softmax(score: Tensor) -> Tensor:
-    """Softmax over keys. A query that sees no key, by causality, the mask or a bias, gets zeros; torch has NaN there."""
+    """Softmax over keys. A query that sees none, by causality, the mask or a bias, gets zeros; torch has NaN there."""
     if score.numel() == 0:
         return score
     blind = score.amax(-1, keepdim=True) == -torch.inf
