@@ -443,7 +443,7 @@ def _softmax(score: Tensor) -> Tensor:
     """Softmax over keys. A query that sees none, by causality, the mask or a bias, gets zeros; torch has NaN there."""
     if score.numel() == 0:
         return score
-    blind = score.amax(-1, keepdim=True) == -torch.inf
+    blind = score.detach().amax(-1, keepdim=True) == -torch.inf
     if _surely_none(blind):  # which saves two passes over the scores, and one tensor of their size
         return score.softmax(-1)
     return score.where(~blind, 0.0).softmax(-1) * ~blind
