@@ -286,7 +286,7 @@ def draw_on(ax: Axes, view: Heatmap | Lines | Plane, data: Sequence[np.ndarray])
 
 
 def level(ax: Axes, height: float, name: str) -> None:
-    """Draws a dotted line across axes, with its name at the right end: what curves are to be compared with.
+    """Draws a dotted line across axes, with its name beside them: what curves are to be compared with.
 
     Args:
         ax: The axes.
@@ -294,7 +294,7 @@ def level(ax: Axes, height: float, name: str) -> None:
         name: A word or two.
     """
     ax.axhline(height, color=INK, linewidth=0.8, linestyle="dotted")
-    ax.text(0.99, height, name, fontsize=8, ha="right", va="bottom", color=INK, transform=ax.get_yaxis_transform())
+    ax.text(1.01, height, name, fontsize=8, va="center", color=INK, transform=ax.get_yaxis_transform())
 
 
 def limits(view: Heatmap, matrix: np.ndarray) -> tuple[float, float]:
