@@ -1,4 +1,4 @@
-"""Results: one small JSON file for each run, with its configuration and provenance."""
+"""Results: one small JSON file for each run, with its configuration, its design and provenance."""
 
 import dataclasses
 import json
@@ -15,6 +15,7 @@ from posenc._atomic import atomic
 from posenc._version import __version__
 from posenc.lab.config import RESULTS, Run, Task, runs
 from posenc.lab.corpus import Corpus
+from posenc.lab.design import DESIGN, DESIGNS, start, unlike
 
 FOLDER = RESULTS
 Result = dict[str, Any]
@@ -23,7 +24,8 @@ Result = dict[str, Any]
 def read(experiment: str, preset: str = "cpu", folder: str | os.PathLike[str] = FOLDER) -> dict[str, list[Result]]:
     """Reads the results of an experiment.
 
-    Results of different presets, budgets or corpora are never mixed.
+    Results of different presets, budgets, corpora or designs are never mixed: what the present code would not start in
+    the same way is refused by name.
 
     Args:
         experiment: A name in `EXPERIMENTS`.
@@ -49,8 +51,8 @@ def read(experiment: str, preset: str = "cpu", folder: str | os.PathLike[str] = 
         paths = sorted(places, key=lambda path: int(path.stem.rpartition("-")[2]))
         results = [load(path) for path in paths]
         for path, result in zip(paths, results, strict=True):
-            if result["digest"] != dataclasses.replace(run, seed=result["config"]["seed"]).digest:
-                raise ValueError(f"{path.name} was made with another configuration: remove it, and run the sweep again")
+            if other := foreign(result, dataclasses.replace(run, seed=result["config"]["seed"])):
+                raise ValueError(f"{path.name} {other}: remove it, and run the sweep again")
         if results:
             found[run.stem] = results
     if not found:
@@ -63,6 +65,29 @@ def read(experiment: str, preset: str = "cpu", folder: str | os.PathLike[str] = 
     if len(corpora) > 1:
         raise ValueError(f"these results are of different corpora ({', '.join(sorted(corpora))}): remove one kind")
     return found
+
+
+def foreign(result: Result, run: Run) -> str:
+    """Why a result is not one of the present code and configuration; an empty string if it is.
+
+    Args:
+        result: What `load` returns.
+        run: The run that it should be of.
+
+    Returns:
+        The end of a sentence that begins with the name of the file.
+    """
+    if result["digest"] != run.digest:
+        return "was made with another configuration"
+    design = result.get("design")
+    if design is None:
+        return "does not name its design, so it may have begun otherwise than the present code does"
+    if design != DESIGN:
+        about = f" ({DESIGNS[design]})" if design in DESIGNS else ""
+        return f"is of the design {design!r}{about}, and the present one is {DESIGN!r} ({DESIGNS[DESIGN]})"
+    if differ := unlike(result.get("start"), run):
+        return f"began otherwise than the present code does: {differ} differ"
+    return ""
 
 
 def load(path: Path) -> Result:
@@ -83,7 +108,7 @@ def path_of(run: Run, folder: str | os.PathLike[str] = FOLDER) -> Path:
 def write(
     run: Run, found: Result, corpus: Corpus, device: str, took: dict[str, float], folder: str | os.PathLike[str]
 ) -> Path:
-    """Writes the measurements of a run with its configuration, its provenance and the seconds that it took.
+    """Writes the measurements of a run with its configuration, the fingerprint of its start and its provenance.
 
     Returns:
         The file. A task reads no text, so its result names no corpus.
@@ -93,6 +118,8 @@ def write(
         "variant": run.variant,
         "digest": run.digest,
         "config": run.config,
+        "design": DESIGN,
+        "start": start(run),
         "provenance": provenance(text, device) | {name: round(seconds, 1) for name, seconds in took.items()},
         **found,
     }

@@ -45,7 +45,7 @@ def sweep(
         The number of runs that are left.
 
     Raises:
-        ValueError: If there are results of another corpus, which could not be compared.
+        ValueError: If there are results of another corpus, configuration or design, which could not be compared.
         OSError: If the disk is full.
 
     Example:
@@ -56,7 +56,7 @@ def sweep(
     begun, work = time.monotonic(), Path(work) / todo[0].preset
     work.mkdir(parents=True, exist_ok=True)
     for run in todo:
-        _same_corpus(run, corpus, out)
+        _fits(run, corpus, out)
     for run in todo:
         if minutes is not None and time.monotonic() - begun > 60 * minutes:
             break
@@ -203,14 +203,19 @@ def learned(model: Transformer) -> dict[str, Any]:
     }
 
 
-def _same_corpus(run: Run, corpus: Corpus, out: str | os.PathLike[str]) -> None:
+def _fits(run: Run, corpus: Corpus, out: str | os.PathLike[str]) -> None:
+    """Raises ValueError if a run has a result that could not stand beside those of this sweep."""
     path = results.path_of(run, out)
     if not path.exists():
         return
-    found = results.load(path)["provenance"]
+    result = results.load(path)
+    if other := results.foreign(result, run):
+        raise ValueError(f"{path.name} {other}: remove it, or use another folder for results with --out")
+    found = result["provenance"]
     if found.get("corpus", corpus.digest) != corpus.digest:
+        name = found.get("corpus_name", "without a name")
         raise ValueError(
-            f"{path.name} was made with the corpus {found['corpus_name']!r} ({found['corpus']}), and this one is "
+            f"{path.name} was made with the corpus {name!r} ({found['corpus']}), and this one is "
             f"{corpus.name!r} ({corpus.digest}): use that corpus, or another folder for results with --out"
         )
 

@@ -78,7 +78,7 @@ def train(
         for group in optimizer.param_groups:
             group["lr"] = rate(step, run.steps, run.rate * (0.25 if run.parent else 1))
         with wide:
-            found = loss(model, run, corpus.train, _generator(run.seed, step), part)
+            found = loss(model, run, corpus.train, of_step(run.seed, step), part)
         found.backward()
         _average(model, world)
         clip_grad_norm_(model.parameters(), 1.0)
@@ -89,7 +89,7 @@ def train(
         bar.update()
         if state["step"] % every == 0 or state["step"] == run.steps:
             with torch.no_grad(), wide:
-                seen = [loss(model.eval(), run, corpus.held_out, _generator(-1 - n, 0), part) for n in range(BATCHES)]
+                seen = [loss(model.eval(), run, corpus.held_out, of_step(-1 - n, 0), part) for n in range(BATCHES)]
             model.train()
             mean = _mean(torch.stack((total[0] / total[1], torch.stack(seen).mean())), world).tolist()
             state["curve"].append({"step": state["step"], "train": mean[0], "held_out": mean[1]})
@@ -159,8 +159,8 @@ def _adamw(model: Transformer, run: Run) -> torch.optim.AdamW:
     return torch.optim.AdamW(groups, lr=run.rate, betas=(0.9, 0.95), fused=True)
 
 
-def _generator(seed: int, step: int) -> torch.Generator:
-    """The generator of one batch. Held-out batches have negative seeds."""
+def of_step(seed: int, step: int) -> torch.Generator:
+    """The generator of one step's batch. Held-out batches have negative seeds."""
     return torch.Generator().manual_seed((seed + 100) * 10_000_019 + step)
 
 
