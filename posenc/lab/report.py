@@ -299,6 +299,30 @@ def change(of: list[Result], share: float, table: str = "sliding") -> Interval |
     return _mean(texts(of, table, share), texts(of, table, 1))
 
 
+def breaks(result: Result, by: float = 1.0) -> tuple[int, int] | None:
+    """Where in a long window the loss of one model first exceeds what it is near the end of training's length.
+
+    Windows of twice the length say that a model has broken by then. Losses by position say where.
+
+    Args:
+        result: The result of one model of text.
+        by: The excess in nats over the mean loss at positions 3/4 L to L. Default: 1.0.
+
+    Returns:
+        The first position of the group of positions whose mean loss is that high, and the one after its last; None if
+        there is no such group.
+
+    Example:
+        >>> breaks(results.read("extrapolation", "epoch")["sinusoidal"][0])
+        (128, 140)
+    """
+    trained, groups = result["trained"], result["by_position"]
+    last = [group for group in groups if 3 * trained // 4 <= group["from"] and group["to"] <= trained]
+    usual = sum(group["loss"] * group["tokens"] for group in last) / sum(group["tokens"] for group in last)
+    later = (group for group in groups if group["from"] >= trained and group["loss"] > usual + by)
+    return next(((group["from"], group["to"]) for group in later), None)
+
+
 def worth(of: list[Result], share: float) -> Interval | None:
     """What keys are worth that are the training length or more back: the loss with them hidden, less the loss."""
     return _mean(texts(of, "hidden", share), texts(of, "nonoverlapping", share))
