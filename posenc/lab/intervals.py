@@ -91,6 +91,29 @@ def crossed(values: Tensor | Sequence[Sequence[float]]) -> Interval:
     return Interval(mean, mean - half, mean + half)
 
 
+def over_seeds(values: Sequence[float]) -> Interval:
+    """The mean over seeds where each has a single number, so that there are no texts to vary.
+
+    Args:
+        values: One number for each seed.
+
+    Returns:
+        An `Interval` by Student's distribution.
+
+    Raises:
+        ValueError: If there are fewer than two numbers.
+
+    Example:
+        >>> print(over_seeds([0.50, 0.52]))
+        0.51 (0.38 to 0.64)
+    """
+    if len(values) < 2:
+        raise ValueError(f"there is {len(values)} number: an interval over seeds needs two or more")
+    numbers = torch.tensor(values, dtype=torch.float64)
+    mean, half = numbers.mean().item(), student(len(values) - 1) * (numbers.std() / math.sqrt(len(values))).item()
+    return Interval(mean, mean - half, mean + half)
+
+
 def wilson(successes: int, count: int) -> Interval:
     """The success rate of independent trials, with Wilson's interval.
 

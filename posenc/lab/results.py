@@ -21,7 +21,9 @@ FOLDER = RESULTS
 Result = dict[str, Any]
 
 
-def read(experiment: str, preset: str = "cpu", folder: str | os.PathLike[str] = FOLDER) -> dict[str, list[Result]]:
+def read(
+    experiment: str, preset: str = "cpu", folder: str | os.PathLike[str] = FOLDER, design: str = DESIGN
+) -> dict[str, list[Result]]:
     """Reads the results of an experiment.
 
     Results of different presets, budgets, corpora or designs are never mixed: what the present code would not start in
@@ -31,6 +33,9 @@ def read(experiment: str, preset: str = "cpu", folder: str | os.PathLike[str] = 
         experiment: A name in `EXPERIMENTS`.
         preset: "cpu", "epoch" or "gpu". Default: "cpu".
         folder: The folder with the results. Default: the one in the package.
+        design: A name in `DESIGNS`. Results of an earlier design are in a folder of its name, until all of them have
+            been trained anew. Their starts are not compared, since the present code has another. Default: the present
+            one.
 
     Returns:
         A dict from the name of a variant to the results of its seeds in order; in "rates", from a name such as
@@ -44,14 +49,15 @@ def read(experiment: str, preset: str = "cpu", folder: str | os.PathLike[str] = 
         >>> list(results), results["alibi"][0]["nonoverlapping"][0]["length"]
         (['nope', 'relu', 'distance_aware', 'alibi'], 128)
     """
-    folder, asked = Path(folder), runs(experiment, preset, seeds=1)
+    folder = Path(folder) if design == DESIGN else Path(folder) / design
+    asked = runs(experiment, preset, seeds=1)
     found: dict[str, list[Result]] = {}
     for run in asked:
         places = (folder / preset).glob(f"{run.stem}-*.json")
         paths = sorted(places, key=lambda path: int(path.stem.rpartition("-")[2]))
         results = [load(path) for path in paths]
         for path, result in zip(paths, results, strict=True):
-            if other := foreign(result, dataclasses.replace(run, seed=result["config"]["seed"])):
+            if other := foreign(result, dataclasses.replace(run, seed=result["config"]["seed"]), design):
                 raise ValueError(f"{path.name} {other}: remove it, and run the sweep again")
         if results:
             found[run.stem] = results
@@ -67,12 +73,13 @@ def read(experiment: str, preset: str = "cpu", folder: str | os.PathLike[str] = 
     return found
 
 
-def foreign(result: Result, run: Run) -> str:
+def foreign(result: Result, run: Run, wanted: str = DESIGN) -> str:
     """Why a result is not one of the present code and configuration; an empty string if it is.
 
     Args:
         result: What `load` returns.
         run: The run that it should be of.
+        wanted: The design that it should have. Default: the present one.
 
     Returns:
         The end of a sentence that begins with the name of the file.
@@ -82,10 +89,11 @@ def foreign(result: Result, run: Run) -> str:
     design = result.get("design")
     if design is None:
         return "does not name its design, so it may have begun otherwise than the present code does"
-    if design != DESIGN:
+    if design != wanted:
         about = f" ({DESIGNS[design]})" if design in DESIGNS else ""
-        return f"is of the design {design!r}{about}, and the present one is {DESIGN!r} ({DESIGNS[DESIGN]})"
-    if differ := unlike(result.get("start"), run):
+        present = "the present one is" if wanted == DESIGN else "this one should be"
+        return f"is of the design {design!r}{about}, and {present} {wanted!r} ({DESIGNS[wanted]})"
+    if design == DESIGN and (differ := unlike(result.get("start"), run)):
         return f"began otherwise than the present code does: {differ} differ"
     return ""
 
