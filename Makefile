@@ -179,7 +179,7 @@ mutants: $(VENV)/.mutants front
 
 # Hours on two cores, beside other work: what has a result is left as it is, and the same command goes on.
 LAB := $(BIN)/python -m posenc.lab
-TEXTS := extrapolation use controls lengths long equal beyond layers masked shaw distance
+TEXTS := extrapolation use controls lengths long equal beyond layers masked shaw distance slow strings
 TASKS := generalisation coupling success
 evidence: $(VENV)/.test
 	@jobs=$(JOBS); [ $$jobs != logical ] || jobs=$$($(BIN)/python -c "import os; print(os.cpu_count())"); \

@@ -8,7 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posenc.lab.intervals import Interval, crossed, student, wilson
+from posenc.lab.intervals import Interval, crossed, over_seeds, student, wilson
 
 
 @pytest.mark.parametrize(
@@ -84,3 +84,17 @@ def test_an_interval_is_written_as_it_is_asked_for():
     assert str(effect) == f"{effect}" == "-0.12 (-0.30 to 0.05)"
     assert not effect.clear
     assert Interval(1, 0.5, 2).clear and Interval(-1, -2, -0.5).clear
+
+
+@pytest.mark.parametrize(
+    ("values", "mean", "half"),  # by hand: the quantile of the table, times the deviation over the root of the count
+    [([0.3, 0.5], 0.4, 12.7062 * 0.1), ([1.0, 2.0, 4.5], 2.5, 4.30265 * (3.25 / 3) ** 0.5), ([0.1] * 4, 0.1, 0.0)],
+)
+def test_an_interval_over_seeds_alone_is_students(values, mean, half):
+    found = over_seeds(values)
+    assert (found.mean, found.low, found.high) == pytest.approx((mean, mean - half, mean + half), abs=1e-4)
+
+
+def test_one_seed_has_no_interval():
+    with pytest.raises(ValueError, match=r"1 number.* two or more"):
+        over_seeds([0.3])

@@ -8,6 +8,7 @@ from posenc.lab.__main__ import main
 from posenc.lab.corpus import Corpus
 from posenc.lab.intervals import crossed, wilson
 from posenc.lab.report import (
+    breaks,
     change,
     difference,
     differences,
@@ -147,3 +148,23 @@ def test_all_reports_say_what_is_missing_and_go_on(tmp_path, capsys):
     assert "sinusoidal" in told
     for name in ("baselines", "extrapolation", "rates", "cost"):
         assert f"{name}: " in told
+
+
+def by_position(*losses):
+    """Groups of positions of one width, the first four within the training length."""
+    width = L // 4
+    return [{"from": n * width, "to": (n + 1) * width, "tokens": width, "loss": loss} for n, loss in enumerate(losses)]
+
+
+@pytest.mark.parametrize(
+    ("losses", "by", "found"),
+    [
+        ((9.0, 1.0, 1.0, 1.0, 1.5, 2.1, 3.0), 1.0, (20, 24)),  # early tokens are hard, and decide nothing
+        ((1.0, 1.0, 1.0, 1.0, 2.1, 1.0), 1.0, (16, 20)),
+        ((1.0, 1.0, 1.0, 3.0, 3.5, 3.9), 1.0, None),  # compared with the last quarter within L
+        ((1.0, 1.0, 1.0, 1.0, 1.6), 0.5, (16, 20)),
+        ((1.0, 1.0, 1.0, 1.0), 1.0, None),  # a table ends there
+    ],
+)
+def test_a_model_breaks_where_its_loss_first_exceeds_that_within_the_training_length(losses, by, found):
+    assert breaks({"trained": L, "by_position": by_position(*losses)}, by) == found

@@ -12,6 +12,7 @@ import torch
 from posenc.lab import baselines, corpus, kernels, results, weights
 from posenc.lab.config import EXPERIMENTS, PRESETS, VARIANTS, Run, runs
 from posenc.lab.cost import REUSED, cost, keep, read_cost, table
+from posenc.lab.design import DESIGN, DESIGNS
 from posenc.lab.report import counted, rates, report, tried
 from posenc.lab.sweep import measure, outlook, sweep, train_and_measure
 from posenc.lab.training import restored
@@ -100,6 +101,7 @@ def parser() -> argparse.ArgumentParser:
     made = command("report", _report, "Prints what has been found, as tables.")
     made.add_argument("--experiment", choices=[*REPORTS, "all"], default="all", help="one of them (default: all)")
     made.add_argument("--out", metavar="FOLDER", default=str(results.FOLDER), help="where results lie")
+    made.add_argument("--design", choices=DESIGNS, default=DESIGN, help=f"of the results (default: {DESIGN})")
     return top
 
 
@@ -185,7 +187,7 @@ def _reported(name: str, args: argparse.Namespace) -> str:
         return table(read_cost(args.preset, args.out)).text()
     if name == "kernels":
         return kernels.timed(kernels.read_kernels(args.preset, args.out)).text()
-    return report(name, args.preset, args.out)
+    return report(name, args.preset, args.out, args.design)
 
 
 if __name__ == "__main__":

@@ -232,6 +232,10 @@ VARIANTS: dict[str, Variant] = {
     **{f"{name}_use": dataclasses.replace(variant, periodic=0.9, rate=4e-3) for name, variant in _schemes().items()
        if name in ("nope", "sinusoidal", "rope", "alibi", "transformer_xl")},
     "t5_use": Variant("t5", {"reach": 0.25}, periodic=0.9, rate=4e-3),
+    **{f"{name}_strings": dataclasses.replace(variant, periodic=0.9) for name, variant in _schemes().items()
+       if name in ("nope", "sinusoidal", "rope", "t5", "alibi", "transformer_xl")},
+    "t5_reach_strings": Variant("t5", {"reach": 0.25}, periodic=0.9),
+    "rope_slow": Variant("rope", rate=1e-3),
     **{f"addition_{name}_coupled": Variant(name, shared=not SCHEMES[name].per_layer, objective="addition", coupled=True)
        for name in _ADDING},
     **{f"{name}_long": dataclasses.replace(variant, epochs=2) for name, variant in _schemes().items()
@@ -260,6 +264,9 @@ EXPERIMENTS: dict[str, tuple[str, ...]] = {
     "distance": ("nope", "relu", "distance_aware", "alibi"),
     "success": tuple(f"{task}_{name}" for task in ("copy", "reverse", "recall") for name in _FOUR),
     "use": tuple(f"{name}_use" for name in ("nope", "sinusoidal", "rope", "t5", "alibi", "transformer_xl")),
+    "strings": tuple(f"{name}_strings" for name in
+                     ("nope", "sinusoidal", "rope", "t5", "t5_reach", "alibi", "transformer_xl")),
+    "slow": ("rope_slow",),
     "rates": (*ENCODINGS, "forgetting", "learned_large"),
     "controls": (
         "t5", "t5_reach", "t5_own", "alibi_learned", "shaw_keys", "shaw_heads", "relu", "unrectified", "added",
@@ -274,6 +281,7 @@ SEEDS = {
     "controls": 2,
     "lengths": 2,
     "long": 1,
+    "slow": 2,
     "equal": 2,
     "shaw": 2,
     "layers": 2,

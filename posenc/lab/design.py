@@ -1,8 +1,8 @@
 """The design of a run: what the code decides and no configuration says, such as how weights begin.
 
-A configuration does not see a change of the code. Its start does: the weights before the first step and the first batch.
-A result keeps both as a few numbers, its *fingerprint*, with the name of its design. Results are only read where the
-present code would start in the same way.
+A configuration does not see a change of the code. The start of a run does: the weights before the first step, and the
+first batch. A result keeps both as a few numbers, its *fingerprint*, with the name of its design. It is only read where
+the present code would start in the same way.
 """
 
 import dataclasses
@@ -39,10 +39,10 @@ def start(run: Run) -> dict[str, Any]:
 
     Returns:
         A dict. `weights` has one number for each part of the model: the sum of its parameters and buffers, each times
-        the cosine of its index (of a large matrix, the first 65,536 entries). `batch` has the first 16 hexadecimal digits of the SHA-256 of all token ids and
-        positions that the model is shown in the first step. `targets` is the loss there of a model whose logits are
-        always cos 0, cos 1, …, so it says what is to be predicted. The text is a known one, as the corpus has a digest
-        of its own.
+        the cosine of its index (of a large matrix, the first 65,536 entries). `batch` has the first 16 hexadecimal
+        digits of the SHA-256 of all token ids and positions that the model is shown in the first step. `targets` is the
+        loss there of a model whose logits are always cos 0, cos 1, …, so it says what is to be predicted. The text is a
+        known one, as the corpus has a digest of its own.
 
     Example:
         >>> start(Run("copy_rope", 0, "smoke"))["batch"]
@@ -90,7 +90,11 @@ def _close(a: float | None, b: float | None) -> bool:
 
 def _projection(part: nn.Module) -> float:
     """One number that changes with any weight of a part and with their order."""
-    flat = [x.detach().flatten()[:ENTRIES].double() for x in chain(part.parameters(), part.buffers()) if x.is_floating_point()]
+    flat = [
+        x.detach().flatten()[:ENTRIES].double()
+        for x in chain(part.parameters(), part.buffers())
+        if x.is_floating_point()
+    ]
     values = torch.cat(flat) if flat else torch.zeros(0, dtype=torch.float64)
     return float(values @ torch.arange(len(values), dtype=torch.float64).cos())
 
