@@ -16,9 +16,9 @@ import torch
 
 import posenc
 from posenc.alibi import alibi_slopes
-from posenc.audit import tables
 from posenc.audit.config import Reading, Rotation, main_report, published, published_table, read_config
-from posenc.audit.reading.rotation import SCALINGS, first_negative, plain
+from posenc.configs import tables
+from posenc.configs.rotation import SCALINGS, first_negative, plain
 from posenc.presets import PRESETS, preset
 from posenc.scaling import yarn_attention_factor
 
@@ -482,12 +482,12 @@ def test_fields_that_agree_get_no_warning(fields: dict[str, Any]) -> None:
         ({"rope_scaling": "yarn"}, "rope_scaling in the configuration is 'yarn', but it holds fields by name"),
         ({"rope_scaling": {"rope_type": "ntk-parts"}},
          "is 'ntk-parts', but transformers 5.23 knows 'default', 'linear'"),
-        ({"rope_scaling": {"rope_type": "linear"}}, "rope_type 'linear' needs factor: add it"),
+        ({"rope_scaling": {"rope_type": "linear"}}, "factor is missing, which rope_type 'linear' needs: add factor"),
         ({"rope_scaling": {"rope_type": "linear", "factor": "8"}}, "factor in the configuration is '8', a string"),
         ({"rope_scaling": {"rope_type": "linear", "factor": 0}}, "factor in the configuration is 0"),
         ({"rope_scaling": {**YARN, "beta_fast": math.nan}}, "beta_fast in the configuration is nan"),
         ({"rope_scaling": {"rope_type": "dynamic", "factor": 2.0}, "max_position_embeddings": None},
-         "rope_type 'dynamic' needs max_position_embeddings: add it to the configuration"),
+         "max_position_embeddings is missing, which rope_type 'dynamic' needs: add max_position_embeddings to"),
         ({"rope_scaling": {"rope_type": "longrope", "short_factor": [1.0], "long_factor": [1.0] * 64}},
          "short_factor in the configuration has 1 entries for 64 planes"),
         ({"partial_rotary_factor": 1.5}, "write a share above 0 and up to 1"),
