@@ -287,7 +287,12 @@ def test_windows_that_act(fields: dict[str, Any], window: int | None) -> None:
         ({"model_type": "bloom"}, "alibi", "model_type bloom, whose fields do not say it"),
         ({"alibi": True, "rope_theta": 1e4}, "alibi", "alibi is true"),
         ({"attn_config": {"alibi": True}}, "alibi", "attn_config.alibi is true"),
-        ({"n_positions": 1024}, "learned", "n_positions, and nothing about a rotation"),
+        ({"n_positions": 1024}, "unknown", "n_positions is a length alone, and no field says how positions enter"),
+        (
+            {"model_type": "gpt2", "n_positions": 1024},
+            "learned",
+            "model_type gpt2, whose class has a table (n_positions)",
+        ),
         (
             {"model_type": "xglm", "max_position_embeddings": 8},
             "sinusoidal",
@@ -319,7 +324,7 @@ def test_alibi_has_the_slopes_of_posenc(heads: int) -> None:
 
 
 def test_tables_have_the_rows_of_their_classes() -> None:
-    gpt, opt = {"n_positions": 1024}, {"model_type": "opt", "max_position_embeddings": 2048}
+    gpt, opt = {"model_type": "gpt2", "n_positions": 1024}, {"model_type": "opt", "max_position_embeddings": 2048}
     roberta = {"model_type": "roberta", "max_position_embeddings": 514, "pad_token_id": 1}
     assert [read_config(each).rows for each in (gpt, opt, roberta)] == [(1024, 1024), (2050, 2048), (514, 512)]
     assert read_config(LLAMA).rows is None
@@ -530,7 +535,7 @@ def test_what_is_not_said_is_a_note_and_not_a_guess() -> None:
     ]
     strange = read_config({**LLAMA, "model_type": "vicuna"})
     assert only(strange).base == 500_000.0
-    assert strange.notes[0].startswith("model_type 'vicuna' is not among the causal language models of transformers")
+    assert strange.notes[0].startswith("model_type 'vicuna' is not among the language models of transformers")
     assert read_config({}).notes[0] == "there is no model_type, so defaults of its class are not known."
 
 
@@ -573,7 +578,7 @@ def test_a_reading_becomes_json_with_all_its_numbers() -> None:
     again = json.loads(json.dumps(reading.to_dict(), allow_nan=False))
     assert again["rotations"]["full_attention"]["never_turned"] == 48
     assert again["layers"][5] == {"name": "full_attention", "kind": "full", "window": None,
-                                  "rotation": "full_attention", "numbers": 512}  # fmt: skip
+                                  "rotation": "full_attention", "numbers": 512, "both_sides": False}  # fmt: skip
     assert again["cache_bytes"] == reading.cache_bytes(32_768)
     still = read_config({**LLAMA, "rope_parameters": {"rope_type": "proportional", "partial_rotary_factor": 0.0}})
     assert json.dumps(still.to_dict(), allow_nan=False) and only(still).still == 64 and "64 of them" in str(still)

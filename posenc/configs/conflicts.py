@@ -64,7 +64,9 @@ def _beside(fields: Fields) -> Iterator[Remark]:
             "both-forms",
             "rope_scaling stands beside rope_parameters and is read in their place: write its fields into "
             "rope_parameters, or leave it out if they are meant.",
-            merged(patch(fields.where("rope_scaling"), None), patch(fields.where("rope_parameters"), _instead(new, old))),
+            merged(
+                patch(fields.where("rope_scaling"), None), patch(fields.where("rope_parameters"), _instead(new, old))
+            ),
             patch(fields.where("rope_scaling"), None),
         )
     inner, name = own(fields), fields.name("rope_theta", "rotary_emb_base")
@@ -72,7 +74,8 @@ def _beside(fields: Fields) -> Iterator[Remark]:
     if theta is not None and beside is not None and theta != beside:
         yield Remark(
             "two-bases",
-            f"{name} is {beside:g} beside the rope parameters and {theta:g} in them, and the latter counts: write one of "
+            f"{name} is {beside:g} beside the rope parameters and {theta:g} in them, and the latter counts: write one "
+            "of "
             f"them.",
             patch(fields.where(name), None),
             merged(patch(place(fields, "", "rope_theta"), beside), patch(fields.where(name), None)),
@@ -83,7 +86,8 @@ def _beside(fields: Fields) -> Iterator[Remark]:
     if inside is not None and outside is not None and inside != outside:
         yield Remark(
             "two-originals",
-            f"{ORIGINAL} is {outside} beside the rope parameters and {inside} in them, and the former counts: write one "
+            f"{ORIGINAL} is {outside} beside the rope parameters and {inside} in them, and the former counts: write "
+            "one "
             f"of them.",
             patch(place(fields, "", ORIGINAL), None),
             patch(fields.where(ORIGINAL), None),
@@ -106,7 +110,8 @@ def _parts(fields: Fields, inner: Mapping[str, Any]) -> Iterator[Remark]:
         if part is not None and part != 1 and fields.model_type != "deepseek_v4":
             yield Remark(
                 "latent-part",
-                f"partial_rotary_factor is {part:g}, but qk_rope_head_dim, {fields.whole('qk_rope_head_dim', least=0)}, "
+                f"partial_rotary_factor is {part:g}, but qk_rope_head_dim, "
+                f"{fields.whole('qk_rope_head_dim', least=0)}, "
                 f"already is the part that rotates: leave partial_rotary_factor out, so that nobody multiplies by it.",
                 patch(at, None),
             )
@@ -154,7 +159,8 @@ def _set(fields: Fields, kind: str, parameters: Mapping[str, Any]) -> Iterator[R
     old, new = parameters.get("type"), parameters.get("rope_type")
     if old is not None and new is not None and old != new:
         yield Remark(
-            "two-types", f"type is {shown(old)} beside rope_type {shown(new)}{of}, and rope_type counts: leave type out.",
+            "two-types", f"type is {shown(old)} beside rope_type {shown(new)}{of}, and rope_type counts: leave type "
+            "out.",
             patch(place(fields, kind, "type"), None),
         )  # fmt: skip
     allowed = ANYWHERE | set(NEEDED[name]) | ALLOWED[name]
@@ -172,7 +178,7 @@ def _set(fields: Fields, kind: str, parameters: Mapping[str, Any]) -> Iterator[R
                 away,
             )
             continue
-        near = [each for each in difflib.get_close_matches(str(key), sorted(allowed), n=1, cutoff=0.8)]
+        near = difflib.get_close_matches(str(key), sorted(allowed), n=1, cutoff=0.92)
         meant = [each for each in near if parameters.get(each) is None]
         yield Remark(
             "no-parameter",
@@ -181,16 +187,13 @@ def _set(fields: Fields, kind: str, parameters: Mapping[str, Any]) -> Iterator[R
             *[merged(patch(place(fields, kind, each), parameters[key]), away) for each in meant],
             away,
         )
-    if "truncate" in parameters and isinstance(own(fields).get(kind), Mapping) and name == "yarn":
-        if not parameters["truncate"] or own(fields).get("truncate") is not None:
-            yield Remark(
-                "truncate-inside",
-                f"truncate{of} is looked for beside the kinds of layers and not in them: put it there.",
-                merged(
-                    patch(place(fields, kind, "truncate"), None),
-                    patch(place(fields, "", "truncate"), bool(parameters["truncate"])),
-                ),
-            )
+    inside = parameters.get("truncate") if isinstance(own(fields).get(kind), Mapping) and name == "yarn" else None
+    if inside is not None and (not inside or own(fields).get("truncate") is not None):
+        yield Remark(
+            "truncate-inside",
+            f"truncate{of} is looked for beside the kinds of layers and not in them: put it there.",
+            merged(patch(place(fields, kind, "truncate"), None), patch(place(fields, "", "truncate"), bool(inside))),
+        )
 
 
 def _numbers(
@@ -202,10 +205,12 @@ def _numbers(
     given = parameters.get("factor") is not None
     if name != "default" and given and factor is not None and factor < 1:
         yield Remark(
-            "small-factor", f"factor is {factor:g}{of}, below 1, so positions move apart: write how many times longer texts "
-            f"become.", patch(place(fields, kind, "factor")),
-        )  # fmt: skip
-    said = parameters.get(ORIGINAL) is not None or (ORIGINAL in fields.all and not isinstance(own(fields).get(kind), Mapping))
+            "small-factor",
+            f"factor is {factor:g}{of}, below 1, so positions move apart: write how many times longer texts become.",
+            patch(place(fields, kind, "factor")),
+        )
+    nested = isinstance(own(fields).get(kind), Mapping)
+    said = parameters.get(ORIGINAL) is not None or (fields.get(ORIGINAL) is not None and not nested)
     if name in ("yarn", "longrope", "llama3") and not said and context:
         yield _without_original(fields, kind, of, name, factor if given else None, context, trained)
     elif name in ("yarn", "longrope") and given and factor is not None and factor >= 1 and before and context:
@@ -223,7 +228,8 @@ def _numbers(
     if name == "llama3" and said and context and before and before >= context:
         yield Remark(
             "llama3-original",
-            f"{ORIGINAL} is {before}{of}, not below max_position_embeddings, {context}: write the length of texts before "
+            f"{ORIGINAL} is {before}{of}, not below max_position_embeddings, {context}: write the length of texts "
+            "before "
             f"the scaling.",
             _original(fields, kind),
         )
@@ -253,7 +259,7 @@ def _without_original(
 ) -> Remark:
     """The length before scaling is missing, so the length that is promised is taken for it.
 
-    Whoever raised `max_position_embeddings` and whoever did not leave the same kind of file, so both readings are given.
+    Whoever raised `max_position_embeddings` and whoever did not leave the same file, so both readings are given.
     """
     start = f"{ORIGINAL}{of} is missing, so max_position_embeddings, {context}, is taken for the length before scaling"
     if trained is not None:
@@ -280,7 +286,8 @@ def _ratio(fields: Fields, kind: str, of: str, factor: float, before: int, conte
     if ratio == 1:
         yield Remark(
             "not-longer",
-            f"factor is {factor:g}{of}, but max_position_embeddings still is the trained length, {context}: write {long}, "
+            f"factor is {factor:g}{of}, but max_position_embeddings still is the trained length, {context}: write "
+            f"{long}, "
             f"or servers cut texts there.",
             longer,
         )
@@ -302,7 +309,8 @@ def _yarn(
     if fast < slow:
         yield Remark(
             "betas",
-            f"beta_fast is {fast:g}{of}, below beta_slow, {slow:g}, but it is for planes that turn more often: exchange "
+            f"beta_fast is {fast:g}{of}, below beta_slow, {slow:g}, but it is for planes that turn more often: "
+            "exchange "
             f"them.",
             merged(patch(place(fields, kind, "beta_fast"), slow), patch(place(fields, kind, "beta_slow"), fast)),
         )
@@ -393,7 +401,8 @@ def _classes(fields: Fields, scheme: str) -> Iterator[Remark]:
     if field and kind in tables.LEARNED - tables.READS_POSITION_TYPE and scheme != "learned":
         yield Remark(
             "position-type",
-            f"{field} is {shown(fields.get(field))}, but the class of {kind!r} in transformers {version} does not read it "
+            f"{field} is {shown(fields.get(field))}, but the class of {kind!r} in transformers {version} does not read "
+            "it "
             f"and adds a table: load the model with its own code, or with a version that reads it.",
         )
     attention = fields.all.get("attn_config")
@@ -414,6 +423,7 @@ def _classes(fields: Fields, scheme: str) -> Iterator[Remark]:
             if attention.get(name, usual) != usual:
                 yield Remark(
                     "mpt-unread",
-                    f"attn_config.{name} is {shown(attention[name])}, but transformers {version} does not read it and uses "
+                    f"attn_config.{name} is {shown(attention[name])}, but transformers {version} does not read it and "
+                    "uses "
                     f"{usual}: load the model with its own code.",
                 )

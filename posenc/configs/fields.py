@@ -113,7 +113,8 @@ class Fields:
             return {}
         if not isinstance(found, Mapping):
             raise Unreadable(
-                "no-object", f"{self.at(name)} is {shown(found)}, but it holds fields by name: write an object, or null",
+                "no-object", f"{self.at(name)} is {shown(found)}, but it holds fields by name: write an object, or "
+                "null",
                 patch(self.where(name), None),
             )  # fmt: skip
         return found
@@ -271,7 +272,7 @@ def _fields_of(config: Any) -> Mapping[str, Any] | None:
         found = config.to_dict()
         return found if isinstance(found, Mapping) else None
     names = [name for name in dir(config) if not name.startswith("_")]
-    known = {"model_type", "text_config", "rope_scaling", "rope_parameters", *HIDDEN, *LAYERS, *HEADS, *HEAD_DIM}
+    known = {"model_type", "text_config", "rope_scaling", "rope_parameters", *BASE, *HIDDEN, *LAYERS, *HEADS, *HEAD_DIM}
     if not known & set(names):
         return None
     values = {name: getattr(config, name, None) for name in names}

@@ -81,13 +81,16 @@ def names(fields: Fields) -> list[str]:
         if len(pattern) > MOST_LAYERS:
             raise Unreadable(
                 "long-pattern",
-                f"{fields.at('hybrid_override_pattern')} has {len(pattern)} letters, but no more than {MOST_LAYERS} are "
+                f"{fields.at('hybrid_override_pattern')} has {len(pattern)} letters, but no more than {MOST_LAYERS} "
+                "are "
                 f"read: write one for each layer",
                 patch(fields.where("hybrid_override_pattern"), None),
             )
         of = {"M": "linear_attention", "*": "full_attention", "-": "mlp", "E": "moe"}
         return [of.get(letter, plain(letter)) for letter in pattern]
     if count is None:
+        return []
+    if fields.model_type in tables.NEED_LAYER_TYPES and not fields.get("compress_ratios"):
         return []
     return _by_ratio(fields) or _by_list(fields, count) or _by_interval(fields, count) or _by_window(fields, count)
 
@@ -97,7 +100,8 @@ def _strings(fields: Fields, field: str, found: list[Any]) -> list[str]:
     if wrong is not None:
         raise Unreadable(
             "no-name",
-            f"{fields.at(field)} has {shown(found[wrong])} for layer {wrong}, but it names the kind of each layer: write "
+            f"{fields.at(field)} has {shown(found[wrong])} for layer {wrong}, but it names the kind of each layer: "
+            "write "
             f"a string such as 'full_attention'",
             patch(fields.where(field), [each if isinstance(each, str) else "full_attention" for each in found]),
         )
@@ -146,7 +150,8 @@ def _blocks(fields: Fields, found: list[Any]) -> list[str]:
         if not pair or not all(isinstance(name, str) for name in each[0]):
             raise Unreadable(
                 "no-block",
-                f"{fields.at('attention_types')} has {shown(each)}, but it lists blocks and how often each is repeated: "
+                f"{fields.at('attention_types')} has {shown(each)}, but it lists blocks and how often each is "
+                "repeated: "
                 f'write [[["global", "local"], 12]]',
                 patch(fields.where("attention_types"), None),
             )
@@ -237,7 +242,7 @@ def layers(fields: Fields, rotations: Mapping[str, Any]) -> tuple[Layer, ...]:
     shared = fields.whole("num_kv_shared_layers", least=0, most=MOST_LAYERS) or 0
     wide = {"sliding": width, "chunked": fields.whole("attention_chunk_size")}
     sharing = fields.sequence("indexer_types") or []
-    sizes: dict[str, int | None] = {}  # by name: what a layer keeps is the same in all layers of a name, except for DeepSeek's indexers
+    sizes: dict[str, int | None] = {}  # by name: all layers of a name keep the same, but for keys of indexers
     out = []
     for layer, name in enumerate(found):
         kind = kind_of(name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -56,7 +57,8 @@ def sets(fields: Fields) -> dict[str, Mapping[str, Any] | None]:
             for kind, (field, base) in by_layer.items()
         }
     if listed := fields.sequence("layer_rope_theta"):  # 0 for a layer that does not rotate
-        bases = [number(each, fields.where("layer_rope_theta", f"[{n}]"), fields.source) for n, each in enumerate(listed)]
+        where = [fields.where("layer_rope_theta", f"[{n}]") for n in range(len(listed))]
+        bases = [number(each, at, fields.source) for each, at in zip(listed, where, strict=True)]
         _few(fields, "layer_rope_theta", len(set(bases)))
         each_set = {base: {**found, "rope_theta": base} if base else None for base in bases}
         return {f"layer {layer}": each_set[base] for layer, base in enumerate(bases)}
@@ -200,8 +202,7 @@ def rotation(fields: Fields, kind: str, parameters: Mapping[str, Any], trained: 
         where = fields.where(partly) if partly in fields.all else place(fields, kind, partly)
         raise Unreadable(
             "no-share",
-            f"{dotted(where)} lets {part:g} of a head's channels rotate by {source}: write a share above 0 and "
-            f"up to 1",
+            f"{dotted(where)} lets {part:g} of a head's channels rotate by {source}: write a share above 0 and up to 1",
             patch(where),
         )
     dims = int(round(head_dim * part, 6))
@@ -239,10 +240,14 @@ def _read(
     fields: Fields, kind: str, name: str, parameters: Mapping[str, Any], nested: bool, context: int | None
 ) -> dict[str, Any]:
     """The parameters that the rope type reads, with what transformers fills in: lengths, and a factor from them."""
+    original = "original_max_position_embeddings"
+    checked = {*NEEDED[name], *ALLOWED[name], *NUMBERS, original}  # below; the others are only kept
     read = {
-        key: value for key, value in parameters.items()
-        if key in {*NEEDED[name], *ALLOWED[name], *ANYWHERE, "original_max_position_embeddings"} and _is_plain(value)
-    }  # fmt: skip
+        key: value
+        for key, value in parameters.items()
+        if value is not None and (key in checked or (key in ANYWHERE and _is_plain(value)))
+    }
+    unread = set(NUMBERS) - {*NEEDED[name], *ALLOWED[name], *ANYWHERE}
     for key in NUMBERS:
         number(read.get(key), place(fields, kind, key), fields.source)
     for key, most in {**POSITIVE, **NOT_NEGATIVE}.items():
@@ -263,7 +268,8 @@ def _read(
             f"truncate in {fields.source} is {shown(read['truncate'])}, but it is a switch: write true or false",
             patch(place(fields, kind, "truncate"), True),
         )
-    original = "original_max_position_embeddings"
+    for key in unread & set(read):
+        del read[key]
     outer = fields.whole(original)
     if outer is not None and not nested:
         read[original] = outer  # Phi-3 has it there, and it counts before the inner one
@@ -298,28 +304,34 @@ def _read(
 
 
 def _is_plain(value: Any) -> bool:
-    """Whether a parameter is a number, a word, or a list of them: what else there is, nobody reads."""
+    """Whether a parameter is a finite number, a word, or a list of them: what else there is, nobody reads."""
     if isinstance(value, list | tuple):
-        return len(value) <= MOST_CHANNELS and all(not isinstance(each, list | tuple) and _is_plain(each) for each in value)
-    if isinstance(value, float):
-        return True  # whether it is finite is checked where it is read
-    return isinstance(value, bool | str | int)
+        flat = not any(isinstance(each, list | tuple) for each in value)
+        return flat and len(value) <= MOST_CHANNELS and all(map(_is_plain, value))
+    return isinstance(value, bool | str | int) or (isinstance(value, float) and math.isfinite(value))
 
 
 def _check_needed(fields: Fields, kind: str, name: str, read: Mapping[str, Any]) -> None:
+    """All parameters are there that the rope type cannot do without."""
+    original, promised = "original_max_position_embeddings", "max_position_embeddings"
     needed = [*NEEDED[name], *["factor"] * (name == "longrope" and "attention_factor" not in read)]
-    for key in needed:
-        if key not in read:
-            beside = key == "max_position_embeddings"
-            where = fields.where(key) if beside else place(fields, kind, key)
-            remedy: list[Any] = [patch(where)]
-            if name in ("yarn", "longrope") and key == "factor":
-                remedy.append(merged(patch(fields.where("max_position_embeddings")),
-                                     patch(place(fields, kind, "original_max_position_embeddings"))))  # fmt: skip
-            at = fields.source if beside else f"the rope parameters of {fields.source}"
-            raise Unreadable(
-                "needs", f"{key} is missing, which rope_type {name!r} needs: add {key} to {at}", *remedy
-            )
+    missing = [key for key in needed if key not in read]
+    if not missing:
+        return
+    where = {key: fields.where(key) if key == promised else place(fields, kind, key) for key in missing}
+    remedies = [merged(*map(patch, where.values()))]
+    if name in ("yarn", "longrope") and "factor" in missing:  # it follows from two lengths
+        lengths = {key: at for key, at in where.items() if key != "factor"}
+        lengths |= {promised: fields.where(promised), original: place(fields, kind, original)}
+        remedies.append(merged(*map(patch, lengths.values())))
+    one, at = len(missing) == 1, fields.source
+    at = at if missing == [promised] else f"the rope parameters of {at}"
+    raise Unreadable(
+        "needs",
+        f"{' and '.join(missing)} {'is' if one else 'are'} missing, which rope_type {name!r} needs: add "
+        f"{missing[0] if one else 'them'} to {at}",
+        *remedies,
+    )
 
 
 def _check_divisors(fields: Fields, kind: str, read: Mapping[str, Any], dims: int) -> None:

@@ -134,7 +134,7 @@ class Reading:
         used = {one.rotation for one in self.layers if one.kind not in ("linear", "mlp", "cross")}
         keys = used or {key if one is not None else None for key, one in self.rotations.items()}
         if len(keys) > 1:
-            raise ValueError(f"{self.source} has {_kinds(self)}, and none is named: {_choose(self)}")
+            raise ValueError(f"layer_type is {kind}, and {self.source} has {_kinds(self)}: {_choose(self)}")
         found = self.rotations[key] if (key := next(iter(keys))) is not None else None
         if found is None:
             raise ValueError(f"no layer of {self.source} rotates: use NoPE()")
@@ -142,9 +142,10 @@ class Reading:
 
     def _of_layer(self, layer: int) -> Rotation:
         if not self.layers:
-            raise ValueError(f"{self.source} does not say how many layers there are: add num_hidden_layers, or name a kind")
+            raise ValueError(f"{self.source} does not say how many layers there are: add num_hidden_layers")
         if not 0 <= layer < len(self.layers):
-            raise ValueError(f"layer is {layer}, but {self.source} has layers 0 to {len(self.layers) - 1}: use one of them")
+            last = len(self.layers) - 1
+            raise ValueError(f"layer is {layer}, but {self.source} has layers 0 to {last}: use one of them")
         one = self.layers[layer]
         found = self.rotations[one.rotation] if one.rotation is not None else None
         if found is None:
@@ -237,7 +238,7 @@ class Reading:
             "warnings": [str(each) for each in self.warnings],
             "notes": [str(each) for each in self.notes],
             "remedies": {
-                each.name: [dict(one) for one in each.remedies] for each in (*self.warnings, *self.notes) if each.remedies
+                each.name: list(map(dict, each.remedies)) for each in (*self.warnings, *self.notes) if each.remedies
             },
         }
 
@@ -291,7 +292,7 @@ def _kinds(reading: Reading) -> str:
 def _choose(reading: Reading) -> str:
     """How to name the layers that are meant."""
     if _alike(reading):
-        return "leave layer_type out"
+        return "leave it out"
     layers = _attending(reading)
     numbers = f"layer=0 to {len(reading.layers) - 1}" if layers else ""
     turning = {name: {one.rotation for one in some} for name, some in layers.items()}
@@ -343,7 +344,15 @@ def read_config(config: Any, *, trained: int | None = None) -> Reading:
                 merged(patch(fields.where("hidden_size")), patch(fields.where("num_attention_heads"))),
             )
         )  # fmt: skip
-    if not found:
+    if not found and fields.count() is not None:
+        notes.append(
+            Remark(
+                "no-kinds-said",
+                "which kind each layer is is not said, so no memory: add layer_types.",
+                patch(fields.where("layer_types")),
+            )
+        )
+    elif not found:
         notes.append(
             Remark(
                 "no-layers", "how many layers there are is not said, so no memory: add num_hidden_layers.",
@@ -450,7 +459,8 @@ def _rotations(fields: Fields, trained: int | None, notes: list[Remark]) -> dict
             notes.append(
                 Remark(
                     "m-rope",
-                    "mrope_section shares the planes out to time, rows and columns, whose positions are the same in text: "
+                    "mrope_section shares the planes out to time, rows and columns, whose positions are the same in "
+                    "text: "
                     "for images and video use posenc.grid.MRoPE.",
                 )
             )

@@ -156,7 +156,7 @@ def first_negative(frequencies: Sequence[float], limit: int) -> int | None:
     return search(frequencies, limit, most=10**12)[0]
 
 
-def search(frequencies: Sequence[float], limit: int, most: int = MOST_COSINES) -> tuple[int | None, int]:
+def search(frequencies: Sequence[float], limit: int, most: int | None = None) -> tuple[int | None, int]:
     """The first m from 1 to `limit` with Σ cos(mθ) < 0, or None, and the offset up to which it was looked for.
 
     The sum falls by Σθ at most from one position to the next, so positions that it cannot reach zero in are skipped.
@@ -165,7 +165,7 @@ def search(frequencies: Sequence[float], limit: int, most: int = MOST_COSINES) -
     Args:
         frequencies: θ of each plane, in radians per position.
         limit: The last m that is asked for.
-        most: Cosines after which the search stops.
+        most: Cosines after which the search stops; by default `MOST_COSINES`.
 
     Example:
         >>> search(plain(128, 10_000.0), 1706)
@@ -177,7 +177,7 @@ def search(frequencies: Sequence[float], limit: int, most: int = MOST_COSINES) -
         if total < 0:
             return m, m
         cosines += len(frequencies)
-        if cosines > most:
+        if cosines > (MOST_COSINES if most is None else most):
             return None, m
         far = min(2 * m, limit)
         slow = [math.cos(far * each) for each in frequencies if far * each < math.pi]

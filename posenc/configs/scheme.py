@@ -28,7 +28,7 @@ SAYS = ("position_embedding_type", "position_embeddings_type", "positional_embed
 
 ROTATES = (
     "rope_theta", "rotary_emb_base", "rotary_dim", "rotary_pct", "rotary_emb_fraction", "rope_ratio",
-    "qk_rope_head_dim", "global_rope_theta", "local_rope_theta", "layer_rope_theta",
+    "qk_rope_head_dim", "global_rope_theta", "local_rope_theta", "layer_rope_theta", "default_theta",
 )  # fmt: skip
 """Fields that only a rotation has."""
 
@@ -67,11 +67,11 @@ def scheme(fields: Fields) -> tuple[str, str]:
         return "rope", name
     if kind in tables.BASES or kind in tables.ROTATED or kind in tables.BY_LAYER or kind in tables.ROTATING:
         return "rope", f"model_type {kind}, whose class rotates by default"
-    if hint := _hint(fields):
-        return "unknown", f"{hint} speaks of a rotation, and no field that is known here describes it"
     name = fields.name(*POSITIONS)
     if kind in tables.LEARNED:
-        return "learned", name or f"model_type {kind}, whose class has a table"
+        return "learned", f"model_type {kind}, whose class has a table" + (f" ({name})" if name else "")
+    if hint := _hint(fields):
+        return "unknown", f"{hint} speaks of a rotation, and no field that is known here describes it"
     if states := fields.name(*STATES):
         return "nope", f"{states}, and nothing about positions"
     if name:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+
 def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
@@ -21,7 +22,7 @@ SCHEMES: dict[str, str] = {
     "ctrl": "sinusoidal", "marian": "sinusoidal", "musicgen": "sinusoidal", "musicgen_decoder": "sinusoidal",
     "musicgen_melody": "sinusoidal", "musicgen_melody_decoder": "sinusoidal", "pegasus": "sinusoidal",
     "xglm": "sinusoidal",
-    "cpmant": "t5", "prophetnet": "learned and t5",
+    "cpmant": "t5", "mpnet": "learned and t5", "prophetnet": "learned and t5",
     "inkling_text": "learned_relative", "inkling2_text": "learned_relative",
     "reformer": "axial", "xlnet": "transformer_xl",
     "falcon_mamba": "nope", "jamba": "nope", "kimi_linear": "nope", "mamba": "nope", "mamba2": "nope",
@@ -35,7 +36,7 @@ BASES: dict[str, float] = {
     "lfm2_moe": 1e6, "llama4_text": 5e5, "longcat_flash": 1e7, "minimax": 1e6, "minimax_m2": 5e6,
     "minimax_m3_vl_text": 5e6, "ministral3": 1e6, "mixtral": 1e6, "mllama_text_model": 5e5, "phimoe": 1e6,
     "smollm3": 2e6, "solar_open": 1e6, "olmo3": 5e5,
-    "gte": 160e3, "jina_embeddings_v3": 2e4, "nomic_bert": 1e3,
+    "emu3_text_model": 1e6, "gte": 160e3, "jina_embeddings_v3": 2e4, "nomic_bert": 1e3,
 }  # fmt: skip
 """The base of a model type, where it is not 10000 and the configuration leaves it out."""
 
@@ -112,11 +113,16 @@ PATTERNS: dict[str, str] = {
     "exaone_moe": "sssf", "flint": "sfss", "gemma2": "sf", "gemma3_text": "sssssf", "gemma3n_text": "ssssf",
     "gemma4_text": "sssssf", "gemma4_unified_text": "sssssf", "gpt_oss": "sf", "granite_swa": "fsss",
     "granitemoe_swa": "fsss", "kolibri1": "ssssf", "mimo_v2_flash": "sssssf", "modernbert-decoder": "fss",
-    "modernbert": "fss", "neomme": "sssssf", "ultrabert": "ssf", "olmo3": "sssf", "vaultgemma": "sf", "minimax": "fl", "olmo_hybrid": "lllf",
+    "modernbert": "fss", "neomme": "sssssf", "ultrabert": "ssf", "olmo3": "sssf", "vaultgemma": "sf",
+    "minimax": "fl", "olmo_hybrid": "lllf",
     "qwen3_5_text": "lllf", "qwen3_5_moe_text": "lllf", "qwen3_next": "lllf", "bailing_hybrid": "lllllf",
-    "llama4_text": "cccf",
+    "llama4_text": "cccf", "laguna": "f", "mellum": "f",
 }  # fmt: skip
 """The kinds of a model's layers, repeated, where the configuration leaves them out: sliding, full, linear, chunked."""
+
+NEED_LAYER_TYPES = {"deepseek_v4", "dots3_note_text", "lfm3", "qwen4_exp_text"}
+"""Model types whose layers follow no pattern that is repeated, so that a configuration without their list is not read
+further."""
 
 LAST_FULL = {"beam", "flint", "gemma4_text", "gemma4_unified_text", "neomme"}
 """Model types whose last layer sees everything, whatever the pattern says."""
@@ -140,7 +146,8 @@ ROTATING: frozenset[str] = _words("""
 `ROTATED` and `BY_LAYER`."""
 
 BESIDE_WEIGHTS = {"kimi_k2", "phi-msft", "RefinedWeb", "RefinedWebModel"}
-"""Model types of `ROTATING` whose code stood beside their weights: Kimi K2, Phi 2 and Falcon under their first names."""
+"""Model types of `ROTATING` whose code stood beside their weights: Kimi K2, Phi 2 and Falcon as they were first
+called."""
 
 LEARNED: frozenset[str] = _words("""
     albert bart bert bert-generation big_bird bigbird_pegasus biogpt blenderbot blenderbot-small camembert convbert
@@ -203,6 +210,7 @@ KNOWN_PARTS: dict[str, dict[str, Any]] = {
                     "max_position_embeddings": 131_072, "hidden_size": 2304, "num_hidden_layers": 26},
     "gemma2": {"head_dim": 256}, "gemma": {"head_dim": 256},
     "qwen3": {"head_dim": 128},
+    "gptj": {"rotary_dim": 64}, "codegen": {"rotary_dim": 64},
 }  # fmt: skip
 """Sizes that a class fills in, of model types whose published files are known to leave them out."""
 
