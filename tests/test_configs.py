@@ -817,9 +817,7 @@ def test_transformers_reads_a_repaired_file_as_the_reader_does() -> None:
     (warning,) = read_config({"model_type": "gemma3_text", **config}).warnings
     (remedy,) = warning.remedies
     fields = apply(config, dict(remedy))
-    want, _ = ROPE_INIT_FUNCTIONS["yarn"](
-        Gemma3TextConfig(**copy.deepcopy(fields)), "cpu", layer_type="full_attention"
-    )
+    want, _ = ROPE_INIT_FUNCTIONS["yarn"](Gemma3TextConfig(**copy.deepcopy(fields)), "cpu", layer_type="full_attention")
     found = read_config({"model_type": "gemma3_text", **fields}).rotation("full_attention")
     torch.testing.assert_close(torch.tensor(found.frequencies), want, rtol=2e-6, atol=0)
 
@@ -964,7 +962,8 @@ WORDS = [
 ODD = st.one_of(
     st.none(), st.booleans(), st.sampled_from(WORDS),
     st.sampled_from([0, -1, 1, 2, 3, 7, 64, 128, 4096, 10**9, 10**19, 10**400]),
-    st.sampled_from([0.0, 0.5, 1e-310, 1.0000001, 4.0, 1e308]), st.sampled_from([math.nan, math.inf, -math.inf]), st.integers(), st.floats(),
+    st.sampled_from([0.0, 0.5, 1e-310, 1.0000001, 4.0, 1e308]),
+    st.sampled_from([math.nan, math.inf, -math.inf]), st.integers(), st.floats(),
 )  # fmt: skip
 VALUES = st.recursive(
     ODD,
@@ -1001,7 +1000,7 @@ def asked(function: Callable[[], Any]) -> tuple[Any, str]:
         return None, str(error)
 
 
-@settings(max_examples=250, derandomize=True, deadline=None, database=None,
+@settings(max_examples=500, derandomize=True, deadline=None, database=None,
           suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])  # fmt: skip
 @example({"rope_scaling": LONG, "head_dim": 128, "rope_theta": 1e4})
 @example({"head_dim": 64, "rope_theta": 2.0, "max_position_embeddings": 10**9})

@@ -348,7 +348,7 @@ def test_configurations_that_say_too_little_are_refused(config, match):
         ({"type": "linear", "factor": 0.5}, "factor is 0.5"),
         ({"type": "dynamic", "factor": 2.0}, "missing.*add max_position_embeddings to the configuration$"),
         ({"type": "yarn", "factor": 2.0}, "original_max_position_embeddings is missing.*add"),
-        ({"type": "longrope", "factor": 2.0, "original_max_position_embeddings": 64}, "short_factor and long_factor are .*add"),
+        ({"type": "longrope", "factor": 2.0, "original_max_position_embeddings": 64}, "short_factor and .*add"),
         ({"type": "llama3", "factor": 2.0}, "low_freq_factor and high_freq_factor and .* are missing.*add"),
     ],
 )
