@@ -61,7 +61,7 @@ def rope_arguments(
     _check_base(reading, rotation)
     rotary_dim, base = rotation.dims, rotation.base
     require_rotary_dim(rotary_dim, rotation.head_dim)
-    arguments = {"head_dim": rotation.head_dim, "base": base, "rotary_dim": rotary_dim}
+    arguments: dict[str, Any] = {"head_dim": rotation.head_dim, "base": base, "rotary_dim": rotary_dim}
     arguments["layout"] = layout or reading.layout
     if rotation.rope_type != "default":
         # Float64 until the frequencies are final, so that no ramp begins one pair too late.

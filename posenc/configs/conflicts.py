@@ -268,13 +268,13 @@ def _without_original(
         return Remark("no-original", f"{start}: add {ORIGINAL}.", _original(fields, kind))
     long = _length(context * factor)
     short = context / factor
-    remedies = [merged(_original(fields, kind, context), patch(_promised(fields), long))]
+    remedies: list[Patch] = [merged(_original(fields, kind, context), patch(_promised(fields), long))]
     if short == int(short) and short >= 2:
         remedies.insert(0, _original(fields, kind, int(short)))
-        meant = f"{int(short)} if {context} is the length after it; if {context} was trained, {context}"
+        meant = f"add {ORIGINAL}, {int(short)}, if {context} is the length after scaling; if it was trained, add {context}"
     else:
-        meant = f"which is {context} if that was trained"
-    return Remark("no-original", f"{start}: add {ORIGINAL}, {meant}, with max_position_embeddings {long}.", *remedies)
+        meant = f"add {ORIGINAL}; if {context} was trained, add that"
+    return Remark("no-original", f"{start}: {meant}, and write max_position_embeddings {long}.", *remedies)
 
 
 def _ratio(fields: Fields, kind: str, of: str, factor: float, before: int, context: int) -> Iterator[Remark]:

@@ -33,7 +33,7 @@ class Remark(str):
         self.name, self.remedies = name, remedies
         return self
 
-    def __getnewargs__(self) -> tuple[Any, ...]:  # type: ignore[override]
+    def __getnewargs__(self) -> tuple[Any, ...]:
         return (self.name, str(self), *self.remedies)
 
 
@@ -60,7 +60,7 @@ def patch(where: Sequence[str], value: Any = UNKNOWN) -> Patch:
         where, value = where[:part], UNKNOWN
     for name in reversed(where):
         value = {name: value}
-    return value  # type: ignore[no-any-return]
+    return value
 
 
 def merged(*patches: Patch) -> dict[str, Any]:
