@@ -396,6 +396,8 @@ def test_the_code_of_each_class_has_what_the_reader_says_and_nothing_that_it_den
             assert re.search(MARKS[reading.scheme], code), (name, reading.scheme)
         if reading.scheme == "learned" and name not in tables.READS_POSITION_TYPE:
             assert not re.search(MARKS["rope"], code), name
+        if "learned" in reading.scheme and name != "trocr":  # whose sinusoids alone count from there
+            assert bool(re.search(r"padding_idx \+ 1|\+ padding_idx", code)) is (name in tables.FROM_PADDING), name
         read += 1
     assert read > 150
 

@@ -271,7 +271,9 @@ def _without_original(
     remedies: list[Patch] = [merged(_original(fields, kind, context), patch(_promised(fields), long))]
     if short == int(short) and short >= 2:
         remedies.insert(0, _original(fields, kind, int(short)))
-        meant = f"add {ORIGINAL}, {int(short)}, if {context} is the length after scaling; if it was trained, add {context}"
+        meant = (
+            f"add {ORIGINAL}, {int(short)}, if {context} is the length after scaling; if it was trained, add {context}"
+        )
     else:
         meant = f"add {ORIGINAL}; if {context} was trained, add that"
     return Remark("no-original", f"{start}: {meant}, and write max_position_embeddings {long}.", *remedies)

@@ -197,6 +197,11 @@ OFFSET_ROWS: dict[str, int] = {
 FROM_PADDING = {
     "camembert",
     "data2vec-text",
+    "esm",
+    "ibert",
+    "longformer",
+    "luke",
+    "mpnet",
     "roberta",
     "roberta-prelayernorm",
     "xlm-roberta",
