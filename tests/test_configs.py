@@ -189,6 +189,42 @@ def test_every_published_rotation_goes_through_both_entry_points(name: str) -> N
             RoPE.from_config(config)
 
 
+def test_published_rotations_are_those_of_the_functions_of_transformers() -> None:
+    """Not by way of the reader: by the class's own parameters, and the functions that its module calls."""
+    pytest.importorskip("transformers")
+    from transformers import AutoConfig
+    from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+
+    compared = 0
+    for name, one in published().items():
+        raw, reading = one["config"], read_config(one["config"])
+        if raw["model_type"] not in CONFIG_MAPPING or reading.scheme != "rope":
+            continue
+        fields = copy.deepcopy({key: value for key, value in raw.items() if key != "model_type"})
+        made = AutoConfig.for_model(raw["model_type"], **fields).get_text_config(decoder=True)
+        for kind, found in reading.rotations.items():
+            if found is None:
+                continue
+            own = getattr(made, "rope_parameters", {})  # GPT-J has none: its module makes sines by itself
+            own = own[kind] if kind else own
+            if not own:
+                continue
+            for length in (1, 1_000_000):
+                if own["rope_type"] == "default":
+                    exponents = torch.arange(0, found.dims, 2, dtype=torch.float64) / found.dims
+                    want, factor = own["rope_theta"] ** -exponents, 1.0
+                else:
+                    make = ROPE_INIT_FUNCTIONS[own["rope_type"]]
+                    want, factor = make(made, "cpu", seq_len=length, **({"layer_type": kind} if kind else {}))
+                rope = RoPE.from_config(raw, layer=next(n for n, l in enumerate(reading.layers) if l.rotation == kind))
+                torch.testing.assert_close(frequencies_of(rope, length), want.float(), rtol=3e-6, atol=0)
+                if reading.model_type != "deepseek_v4":  # which leaves the factor out, in its own module
+                    assert math.isclose(rope.attention_factor, factor, rel_tol=1e-9), name
+            compared += 1
+    assert compared > 40
+
+
 def test_there_are_57_published_rotations() -> None:
     readings = [read_config(one["config"]) for one in published().values()]
     assert sum(one is not None for each in readings for one in each.rotations.values()) == 57
