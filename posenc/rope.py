@@ -200,35 +200,41 @@ class RoPE(Encoding):
         config: Mapping[str, Any] | object,
         *,
         layer_type: str | None = None,
+        layer: int | None = None,
         layout: Layout | None = None,
         device: torch.device | str | None = None,
     ) -> Self:
         """The rotation of a published model, from its configuration.
 
-        Base, scaling, partial rotation and attention factor are read as transformers
-        reads them.
+        Base, scaling, partial rotation and attention factor are what
+        `posenc.audit.read_config` finds, which reads as transformers does.
 
         Args:
-            config: The contents of config.json, or an object with the same attributes,
-                such as `transformers.AutoConfig.from_pretrained(…)`. Both forms are
-                understood, the present `rope_parameters` and the older `rope_theta`
-                with `rope_scaling`.
-            layer_type: Which of the configuration's rotations, if its layers differ,
-                such as "sliding_attention".
+            config: The contents of config.json, the path of it or of its folder, or an
+                object with the same attributes, such as
+                `transformers.AutoConfig.from_pretrained(…)`. Both forms are understood,
+                the present `rope_parameters` and the older `rope_theta` with
+                `rope_scaling`. Of a model of several modalities, the part that reads
+                text is read; images and videos take `posenc.grid`.
+            layer_type: The kind of layer that is meant, such as "sliding_attention".
+                Needed if layers differ.
+            layer: The number of a layer, from 0, in place of its kind.
             layout: The layout of the weights; default: that of transformers for this
                 `model_type`, "half" for most models.
             device: Where frequencies are kept.
 
         Raises:
-            ValueError: If a key is missing, or if the configuration asks for something
-                that this class does not compute.
+            ValueError: If a key is missing, if the configuration asks for something
+                that this class does not compute, if the model or these layers do not
+                rotate, or if layers differ and none is named. The message says which
+                kinds there are.
 
         Example:
             >>> config = {"head_dim": 128, "rope_theta": 500_000.0}
             >>> RoPE.from_config(config)
             RoPE(head_dim=128, base=500000.0, layout='half')
         """
-        arguments = rope_arguments(config, layer_type, layout)
+        arguments = rope_arguments(config, layer_type, layout, layer=layer)
         return cls(**arguments, device=device)
 
     def query(self, q: Tensor, pos: Tensor) -> Tensor:

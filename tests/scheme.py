@@ -201,7 +201,9 @@ def edits(name: str, title: str, previous: str) -> dict[str, Callable[[str], str
             imported(text, f"from posenc.{name} import {made}\n"), r"^}\n\nENCODINGS",
 registered(name, title, free_colour(text)), "posenc/registry.py",
         ),
-        "posenc/__init__.py": lambda text: exported(imported(text, f"from posenc.{name} import {made}\n"), made),
+        "posenc/__init__.py": lambda text: exported(
+            housed(imported(text, f"    from posenc.{name} import {made}\n"), name, made), made
+        ),
         "pyproject.toml": lambda text: mutated(text, name),
         "chapters/index.ipynb": lambda text: asked(text, name, previous),
         "chapters/api.md": lambda text: before(text, r"^## Rotations for longer texts$", interface, "chapters/api.md"),
@@ -243,9 +245,19 @@ def last_of(contents: str, part: str) -> str:
 def imported(text: str, line: str) -> str:
     """The line among those of its kind, in the order that ruff wants."""
     lines = text.splitlines(keepends=True)
-    same = [n for n, other in enumerate(lines) if other.startswith("from posenc.") and other < line]
+    start = line[: line.index("from posenc.")] + "from posenc."
+    same = [n for n, other in enumerate(lines) if other.startswith(start) and other < line]
     if not same:
         raise Refused("no line begins with 'from posenc.': update imported() in tests/scheme.py")
+    return "".join([*lines[: same[-1] + 1], line, *lines[same[-1] + 1 :]])
+
+
+def housed(text: str, name: str, made: str) -> str:
+    """The module where the package finds the name when it is first used."""
+    lines, line = text.splitlines(keepends=True), f'        "{name}": "{made}",\n'
+    same = [n for n, other in enumerate(lines) if re.match(r' {8}"\w+": "', other) and other < line]
+    if not same:
+        raise Refused("posenc/__init__.py has no table _HOME: update housed() in tests/scheme.py")
     return "".join([*lines[: same[-1] + 1], line, *lines[same[-1] + 1 :]])
 
 

@@ -13,8 +13,9 @@ import torch
 from torch import Tensor
 
 from posenc import RoPE, XPos, frequencies
+from posenc.configs.parameters import READ
 from posenc.presets import PRESETS, preset
-from posenc.rope_config import INTERLEAVED, PARAMETERS, ROPE_TYPES, rope_arguments
+from posenc.rope_config import INTERLEAVED, ROPE_TYPES, rope_arguments
 
 transformers = pytest.importorskip("transformers")
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS, RopeParameters  # noqa: E402
@@ -133,7 +134,8 @@ def test_a_rope_from_a_configuration_survives_what_modules_go_through(kind):
 
 def test_all_parameters_and_types_of_transformers_are_known():
     assert set(ROPE_INIT_FUNCTIONS) == set(ROPE_TYPES) == set(SETTINGS)
-    assert set(RopeParameters.__annotations__) - {"mrope_section"} == PARAMETERS - {"type", "finetuned"}
+    beside = {"type", "mrope_interleaved", "max_position_embeddings"}
+    assert set(RopeParameters.__annotations__) == READ - beside
 
 
 def test_without_scaling_the_base_is_kept():
@@ -323,8 +325,9 @@ def test_the_layout_is_that_of_the_model_type(config, layout):
     [
         ({"rope_theta": 1e4}, "head_dim"),
         ({"rope_theta": 1e4, "hidden_size": 128}, "head_dim"),
-        ({"text_config": {}, "rope_theta": 1e4}, "pass its text_config"),
-        ({"head_dim": 32}, r"rope_theta is missing, .*'default'.*add rope_theta \(10000\.0 .* to the configuration$"),
+        ({"text_config": {"rope_theta": 1e4}}, "head_dim"),
+        ({"head_dim": 32}, r"rope_theta is missing, .*'default'.*add rope_theta \(10000\.0 .* to the configuration"),
+        ({"head_dim": 32, "rope_scaling": {"type": "linear", "factor": 2.0}}, "rope_theta is missing, .*'linear'"),
         ({"head_dim": 33, "rope_theta": 1e4}, "head_dim is 33"),
         ({"head_dim": 32, "rope_theta": 1e4, "partial_rotary_factor": 0.1}, "rotary_dim is 3"),
     ],
@@ -338,16 +341,15 @@ def test_configurations_that_say_too_little_are_refused(config, match):
 @pytest.mark.parametrize(
     ("parameters", "match"),
     [
-        ({"rope_type": "ntk"}, "rope_type is 'ntk': (?!.*GridRoPE).*'linear', .*'yarn'"),
-        ({"rope_type": "axial"}, "rope_type is 'axial': .*GridRoPE"),
-        ({"type": "dynamic", "factor": 2.0, "alpha": 1e3}, "'alpha' is not known"),
-        ({"mrope_section": [4, 6, 6]}, "mrope_section .*MRoPE"),
-        ({"type": "linear"}, "factor is missing.*'linear'.*add factor to its rope parameters$"),
+        ({"rope_type": "ntk"}, "rope_type .* is 'ntk', (?!.*GridRoPE).*'linear', .*'yarn'"),
+        ({"rope_type": "axial"}, "rope_type .* is 'axial', .*GridRoPE"),
+        ({"type": "linear", "factor": 2.0, "alpha": 1e3}, "alpha is no rope parameter .*leave it out"),
+        ({"type": "linear"}, "factor is missing.*'linear'.*add factor to the rope parameters of the configuration$"),
         ({"type": "linear", "factor": 0.5}, "factor is 0.5"),
         ({"type": "dynamic", "factor": 2.0}, "missing.*add max_position_embeddings to the configuration$"),
         ({"type": "yarn", "factor": 2.0}, "original_max_position_embeddings is missing.*add"),
-        ({"type": "longrope", "factor": 2.0, "original_max_position_embeddings": 64}, "short_factor is missing.*add"),
-        ({"type": "llama3", "factor": 2.0}, "low_freq_factor is missing.*add"),
+        ({"type": "longrope", "factor": 2.0, "original_max_position_embeddings": 64}, "short_factor and .*add"),
+        ({"type": "llama3", "factor": 2.0}, "low_freq_factor and high_freq_factor and .* are missing.*add"),
     ],
 )
 def test_rope_parameters_that_say_too_little_or_too_much_are_refused(parameters, match):

@@ -142,9 +142,9 @@ def expected(configuration: Any, reference: Any) -> Expected:
         frequencies = reading.at(24).frequencies
         turning = {layer.rotation for layer in reading.layers} & set(frequencies)  # a set may be given for no layer
         angles = [list(each) for kind, each in frequencies.items() if kind in turning or not turning]
-        windows = [layer.window for layer in reading.layers if layer.kind not in ("linear", "mlp")]
-        if windows and None not in windows and len(windows) == len(reading.layers):
-            reach = sum(w - 1 for w in windows if w is not None)
+        backs = [layer.back for layer in reading.layers if layer.kind not in ("linear", "mlp")]
+        if backs and None not in backs and len(backs) == len(reading.layers):
+            reach = sum(back for back in backs if back is not None)
     if isinstance(reference, torch.Tensor) or (
         isinstance(reference, list | tuple) and reference and all(isinstance(each, int | float) for each in reference)
     ):

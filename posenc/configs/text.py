@@ -6,9 +6,9 @@ import math
 import textwrap
 from typing import Any
 
-from posenc.audit.reading.rotation import Rotation
+from posenc.configs.rotation import Rotation
 
-Reading = Any  # posenc.audit.config.Reading, which prints itself by this module and so cannot be imported here
+Reading = Any  # posenc.configs.reader.Reading, which prints itself by this module and so cannot be imported here
 
 NAMES = {
     "rope": "RoPE", "alibi": "ALiBi", "learned": "a learned table", "sinusoidal": "sinusoidal", "nope": "none (NoPE)",
@@ -33,7 +33,7 @@ def text(reading: Reading) -> str:
         if one is not None and (not kind.startswith("layer ") or kind == next(iter(reading.rotations))):
             out += _rotation(kind, one, reading)
     out += _others(reading)
-    if (grows := reading.bytes_per_token) is not None:
+    if (grows := reading.bytes_per_token) is not None and any(layer.numbers for layer in reading.layers):
         total = reading.cache_bytes(reading.context) if reading.context else None
         all_of_it = f", {size(total)} at {reading.context} tokens" if total else ""
         out += _line("cache", f"{size(grows)} more for each token{all_of_it}, {reading.width} bytes a number")
@@ -70,8 +70,9 @@ def _kept(reading: Reading) -> str:
 
 def _layers(reading: Reading) -> str:
     kinds = ", ".join(f"{count} {kind}" for kind, count in reading.kinds.items())
-    windows = sorted({layer.window for layer in reading.layers if layer.window is not None})
-    seen = f", windows of {', '.join(map(str, windows))} tokens" if windows else ""
+    windows = sorted({(layer.window, layer.both_sides) for layer in reading.layers if layer.window is not None})
+    words = [f"{size}{f' ({size // 2} on each side)' if both else ''}" for size, both in windows]
+    seen = f", windows of {', '.join(words)} tokens" if windows else ""
     bare = f", {reading.without_rotation} attend without a rotation" if reading.without_rotation else ""
     return f"{len(reading.layers)}: {kinds}{seen}{bare}"
 
@@ -90,7 +91,8 @@ def _rotation(kind: str, one: Rotation, reading: Reading) -> list[str]:
     if one.longest < math.inf:
         parts.append(f"the slowest turns once in {one.longest:.0f} tokens")
     if reach := one.reach or one.context:
-        parts.append(f"Σ cos(mθ) < 0 {f'first at offset {one.bound}' if one.bound else f'nowhere up to {reach}'}")
+        nowhere = f"nowhere up to {one.searched if one.searched < reach else reach}"
+        parts.append(f"Σ cos(mθ) < 0 {f'first at offset {one.bound}' if one.bound else nowhere}")
     factor = one.attention_factor**2 * reading.score_factor
     if abs(factor - 1) > 1e-12:
         parts.append(f"scores of rotated channels times {factor:.4f}")

@@ -6,9 +6,10 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from posenc.audit import tables
-from posenc.audit.reading.fields import CONTEXT, Fields
-from posenc.audit.reading.rope import own
+from posenc.configs import tables
+from posenc.configs.fields import Fields, number, whole
+from posenc.configs.parameters import own, own_name
+from posenc.configs.remarks import plain, shown
 
 BUCKETS = ("relative_attention_num_buckets", "position_bias_num_buckets", "num_buckets")
 DISTANCE = ("relative_attention_max_distance", "position_bias_max_distance", "relative_max_distance")
@@ -16,25 +17,41 @@ STATES = ("state_size", "ssm_state_size", "mamba_d_state", "linear_attn_config",
 POSITIONS = ("max_position_embeddings", "n_positions", "max_target_positions", "n_ctx")
 
 
+NAMED = (
+    ("rot", "rope"), ("rope", "rope"), ("alibi", "alibi"), ("sin", "sinusoidal"), ("relative", "learned_relative"),
+    ("nope", "nope"), ("none", "nope"), ("absolute", "learned"), ("learn", "learned"),
+)  # fmt: skip
+"""Words in a field that names the scheme, such as `position_embedding_type`, and the scheme."""
+
+SAYS = ("position_embedding_type", "position_embeddings_type", "positional_embedding_type", "pos_emb_type")
+"""Fields that name the scheme."""
+
+ROTATES = (
+    "rope_theta", "rotary_emb_base", "rotary_dim", "rotary_pct", "rotary_emb_fraction", "rope_ratio",
+    "qk_rope_head_dim", "global_rope_theta", "local_rope_theta", "layer_rope_theta", "default_theta",
+)  # fmt: skip
+"""Fields that only a rotation has."""
+
+
 def scheme(fields: Fields) -> tuple[str, str]:
     """The scheme, by the stem of its file in `posenc` where it has one, and the field that said so."""
-    attention, kind = fields.all.get("attn_config"), fields.get("position_embedding_type")
-    if fields.get("alibi"):
+    attention, kind = fields.all.get("attn_config"), fields.model_type
+    if fields.flag("alibi"):
         return "alibi", "alibi is true"
     if isinstance(attention, Mapping) and attention.get("alibi"):
         return "alibi", "attn_config.alibi is true"
     if fields.get("mla_use_nope") or fields.get("qk_rope_head_dim") == 0:
         return "nope", "mla_use_nope is true" if fields.get("mla_use_nope") else "qk_rope_head_dim is 0"
-    if fields.model_type in tables.SCHEMES:
-        return tables.SCHEMES[fields.model_type], f"model_type {fields.model_type}, whose fields do not say it"
+    if kind in tables.SCHEMES:
+        return tables.SCHEMES[kind], f"model_type {kind}, whose fields do not say it"
+    if kind in tables.DISENTANGLED and fields.get("relative_attention"):
+        return "learned_relative", "relative_attention"
     if name := fields.name("rel_extent", "d_rel"):
         return "learned_relative", name
     if name := fields.name(*BUCKETS):
         return "t5", name
-    if kind == "nope" or (kind is None and "position_embedding_type" in fields.all and own(fields)):
-        return "nope", f"position_embedding_type is {kind!r}"
-    if kind in ("alibi", "absolute"):
-        return {"alibi": "alibi", "absolute": "learned"}[kind], f"position_embedding_type is {kind!r}"
+    if named := _named(fields):
+        return named
     if fields.get("axial_pos_embds"):
         return "axial", "axial_pos_embds"
     if fields.get("use_mem_rope") is False:
@@ -46,25 +63,47 @@ def scheme(fields: Fields) -> tuple[str, str]:
         return "sinusoidal", "use_learned_position_embeddings is false"
     if name := next((name for name in ("rope_scaling", "rope_parameters") if fields.table(name)), ""):
         return "rope", name
-    if name := fields.name(
-        "rope_theta", "rotary_emb_base", "rotary_dim", "rotary_pct", "rope_ratio", "qk_rope_head_dim"
-    ):
+    if name := fields.name(*ROTATES):
         return "rope", name
-    if fields.model_type in tables.BASES or fields.model_type in tables.ROTATED or fields.model_type in ROPE_TYPES:
-        return "rope", f"model_type {fields.model_type}, whose class rotates by default"
-    if name := fields.name(*STATES):
-        return "nope", f"{name}, and nothing about positions"
-    if name := fields.name(*POSITIONS):
-        return "learned", f"{name}, and nothing about a rotation"
+    if kind in tables.BASES or kind in tables.ROTATED or kind in tables.BY_LAYER or kind in tables.ROTATING:
+        return "rope", f"model_type {kind}, whose class rotates by default"
+    name = fields.name(*POSITIONS)
+    if kind in tables.LEARNED:
+        return "learned", f"model_type {kind}, whose class has a table" + (f" ({name})" if name else "")
+    if hint := _hint(fields):
+        return "unknown", f"{hint} speaks of a rotation, and no field that is known here describes it"
+    if states := fields.name(*STATES):
+        return "nope", f"{states}, and nothing about positions"
+    if name:
+        return "unknown", f"{name} is a length alone, and no field says how positions enter"
     return "unknown", "no field about positions"
 
 
-ROPE_TYPES = {
-    "deepseek_v2", "deepseek_v3", "falcon", "gemma", "gemma2", "gemma3_text", "gemma3n_text", "gemma4_text", "kimi_k2",
-    "llama", "mistral", "mixtral", "modernbert-decoder", "olmo", "olmo2", "phi3", "qwen2", "qwen2_moe", "qwen3",
-    "qwen3_moe", "RefinedWeb", "RefinedWebModel", "starcoder2", "zaya", "laguna", "mellum", "lfm3", "dbrx", "cohere2",
-}  # fmt: skip
-"""Model types that rotate with the base of their class where a configuration names none, as that of Llama 2."""
+def _named(fields: Fields) -> tuple[str, str] | None:
+    """The scheme by a field that names it."""
+    field = fields.name(*SAYS)
+    if not field:
+        empty = "position_embedding_type" in fields.all and own(fields)  # GraniteMoeHybrid: null turns rotations off
+        return ("nope", "position_embedding_type is None") if empty else None
+    said = fields.get(field)
+    found = next((name for word, name in NAMED if word in said.lower()), "") if isinstance(said, str) else ""
+    why = f"{field} is {shown(said)}"
+    if found == "learned" and fields.model_type not in tables.LEARNED:
+        rotates = fields.name("rope_scaling", "rope_parameters", *ROTATES)
+        if rotates:
+            return "unknown", f"{why}, and {rotates} is there as well"
+    return (found or "unknown", why if found else f"{why}, which is no scheme that is known here")
+
+
+def _hint(fields: Fields) -> str:
+    """A field whose name or value speaks of a rotation, though none that is known here."""
+    for name, value in fields.all.items():
+        words = (str(name).lower(), value.lower() if isinstance(value, str) and len(value) < 80 else "")
+        if value not in (None, False, 0, 0.0) and value != {} and any("rotary" in w or "rope" in w for w in words):
+            if "type" in name and name == "model_type":
+                continue
+            return plain(name)
+    return ""
 
 
 def slopes(heads: int) -> tuple[float, ...]:
@@ -82,7 +121,7 @@ def slopes(heads: int) -> tuple[float, ...]:
 
 def rows(fields: Fields, name: str) -> tuple[int, int] | None:
     """The rows of a table of positions, and how many tokens can use it; None without a table."""
-    count = fields.whole(*CONTEXT)
+    count = fields.context()
     if name not in ("learned", "sinusoidal", "learned and t5", "axial") or count is None:
         return None
     if fields.model_type in tables.FROM_PADDING:
@@ -94,7 +133,7 @@ def rows(fields: Fields, name: str) -> tuple[int, int] | None:
 def buckets(fields: Fields) -> tuple[int, int | None] | None:
     """How many buckets T5's bias has, and the distance from which on all offsets share the last one."""
     count = fields.whole(*BUCKETS)
-    return None if count is None else (count, fields.whole(*DISTANCE))
+    return None if count is None else (count, fields.whole(*DISTANCE))  # of T5 and its kin
 
 
 @dataclass(frozen=True)
@@ -132,7 +171,10 @@ def position_scale(fields: Fields) -> PositionScale | None:
         return PositionScale(
             "without rotation", fields.number("attn_scale") or 0.1, fields.whole("floor_scale") or 8192, 1
         )
-    beta, floor = own(fields).get("llama_4_scaling_beta"), own(fields).get("original_max_position_embeddings")
+    inner, at = own(fields), (own_name(fields), "llama_4_scaling_beta")
+    beta = number(inner.get("llama_4_scaling_beta"), fields.where(*at), fields.source)
+    original = inner.get("original_max_position_embeddings")
+    floor = whole(original, fields.where(at[0], "original_max_position_embeddings"), fields.source)
     if fields.model_type in tables.POSITION_SCALED and beta and floor:
         return PositionScale("all", beta, floor)
     if fields.get("log_scaling_n_floor"):

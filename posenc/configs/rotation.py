@@ -11,6 +11,7 @@ from typing import Any
 Frequencies = tuple[float, ...]
 FULL_TURN = 2 * math.pi
 CLOSE = 1 + 1e-9  # two angles that differ only by rounding are the same
+MOST_COSINES = 5_000_000  # about a second
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,7 @@ class Rotation:
         trained: The length of texts before the scaling, in tokens, or None if the configuration does not say.
         context: The length that the configuration promises, in tokens, or None.
         reach: The largest offset between a query and a key in these layers plus one, or None without a window.
+        assumed: Fields that neither the file nor a class that is known gives, so that most models' values were taken.
 
     Example:
         >>> Rotation("", 128, 128, 500_000.0, trained=8192).never_turned
@@ -42,6 +44,7 @@ class Rotation:
     trained: int | None = None
     context: int | None = None
     reach: int | None = None
+    assumed: tuple[str, ...] = ()
 
     @cached_property
     def plain(self) -> Frequencies:
@@ -60,7 +63,7 @@ class Rotation:
     @property
     def planes(self) -> int:
         """Pairs of channels, each with its frequency."""
-        return len(self.plain)
+        return (self.dims + 1) // 2
 
     @cached_property
     def still(self) -> int:
@@ -101,7 +104,7 @@ class Rotation:
             if was * self.seen < FULL_TURN and now * offsets > was * self.seen * CLOSE
         ]
 
-    @cached_property
+    @property
     def bound(self) -> int | None:
         """The first offset m with Σ cos(mθ) < 0, searched up to the context or window; None if there is none so far.
 
@@ -110,7 +113,16 @@ class Rotation:
         References:
             Men et al. (2024), arXiv 2405.14591.
         """
-        return first_negative(self.frequencies, least(self.context or self.trained, self.reach) or 0)
+        return self._search[0]
+
+    @property
+    def searched(self) -> int:
+        """The offset up to which `bound` was searched: the context or window, or less where that takes too long."""
+        return self._search[1]
+
+    @cached_property
+    def _search(self) -> tuple[int | None, int]:
+        return search(self.frequencies, least(self.context or self.trained, self.reach) or 0)
 
     @cached_property
     def attention_factor(self) -> float:
@@ -137,19 +149,43 @@ def plain(dims: int, base: float) -> Frequencies:
 def first_negative(frequencies: Sequence[float], limit: int) -> int | None:
     """The first m from 1 to `limit` with Σ cos(mθ) < 0, or None.
 
-    The sum falls by Σθ at most from one position to the next, so positions that it cannot reach zero in are skipped.
-
     Example:
         >>> first_negative(plain(128, 10_000.0), 4096)
         1707
     """
-    steepest, m = sum(frequencies), 1
+    return search(frequencies, limit, most=10**12)[0]
+
+
+def search(frequencies: Sequence[float], limit: int, most: int | None = None) -> tuple[int | None, int]:
+    """The first m from 1 to `limit` with Σ cos(mθ) < 0, or None, and the offset up to which it was looked for.
+
+    The sum falls by Σθ at most from one position to the next, so positions that it cannot reach zero in are skipped.
+    So is a doubling of m in which slow planes, with mθ < π, outweigh all others at their least.
+
+    Args:
+        frequencies: θ of each plane, in radians per position.
+        limit: The last m that is asked for.
+        most: Cosines after which the search stops; by default `MOST_COSINES`.
+
+    Example:
+        >>> search(plain(128, 10_000.0), 1706)
+        (None, 1706)
+    """
+    steepest, m, cosines = sum(frequencies), 1, 0
     while m <= limit:
         total = sum(map(math.cos, [m * each for each in frequencies]))
         if total < 0:
-            return m
+            return m, m
+        cosines += len(frequencies)
+        if cosines > (MOST_COSINES if most is None else most):
+            return None, m
+        far = min(2 * m, limit)
+        slow = [math.cos(far * each) for each in frequencies if far * each < math.pi]
+        if sum(slow) > len(frequencies) - len(slow):
+            m = far + 1
+            continue
         m += max(1, int(total / steepest)) if steepest else limit
-    return None
+    return None, limit
 
 
 # The rope types of transformers: from plain frequencies, rope parameters and a length to the frequencies that apply
