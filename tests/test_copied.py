@@ -1,0 +1,86 @@
+"""The functions to copy of the rotary chapters: complete by themselves, equal to libraries, clear about bad input."""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections.abc import Callable
+from typing import Any
+
+import nbformat
+import normalise
+import pytest
+import torch
+
+
+def copied(chapter: str, name: str) -> Callable[..., Any]:
+    """A function of a chapter, run with torch and math alone: that is what a reader pastes."""
+    notebook = nbformat.read(normalise.CHAPTERS / f"{chapter}.ipynb", as_version=4)
+    found = []
+    for cell in notebook.cells:
+        if cell.cell_type == "code" and f"def {name}(" in cell.source:
+            nodes = (node for node in ast.parse(cell.source).body if isinstance(node, ast.FunctionDef))
+            found += [node for node in nodes if node.name == name]
+    assert len(found) == 1, f"{chapter} defines {name} {len(found)} times"
+    scope: dict[str, Any] = {"torch": torch, "math": math}
+    exec(compile(ast.Module([found[0]], []), f"{chapter}.{name}", "exec"), scope)
+    return scope[name]
+
+
+@pytest.mark.parametrize("truncate", [True, False])
+@pytest.mark.parametrize(
+    ("base", "dim", "factor", "trained"),
+    [
+        (10_000.0, 128, 16.0, 4096), (10_000.0, 128, 4.0, 32_768), (1_000_000.0, 128, 4.0, 32_768),
+        (150_000.0, 64, 32.0, 4096), (10_000.0, 24, 4.0, 128), (10_000.0, 64, 40.0, 4096),
+    ],
+)  # fmt: skip
+def test_yarn_to_copy_is_that_of_transformers(
+    base: float, dim: int, factor: float, trained: int, truncate: bool
+) -> None:
+    pytest.importorskip("transformers")
+    from transformers import LlamaConfig
+    from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
+
+    parameters = {"rope_type": "yarn", "rope_theta": base, "factor": factor, "truncate": truncate}
+    parameters["original_max_position_embeddings"] = trained
+    config = LlamaConfig(
+        hidden_size=dim, num_attention_heads=1, head_dim=dim, rope_parameters=parameters,
+        max_position_embeddings=int(trained * factor),
+    )  # fmt: skip
+    freq, scale = ROPE_INIT_FUNCTIONS["yarn"](config, None)
+    ours, ours_scale = copied("scaling", "longer")(base, dim, factor, trained, truncate=truncate)
+    torch.testing.assert_close(ours.float(), freq, rtol=2e-5, atol=0)
+    assert ours_scale == pytest.approx(scale)
+
+
+def test_the_rule_of_llama_3_to_copy_is_that_of_transformers() -> None:
+    pytest.importorskip("transformers")
+    from transformers import LlamaConfig
+    from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
+
+    parameters = {"rope_type": "llama3", "rope_theta": 500_000.0, "factor": 8.0, "low_freq_factor": 1.0}
+    parameters |= {"high_freq_factor": 4.0, "original_max_position_embeddings": 8192}
+    config = LlamaConfig(
+        hidden_size=128, num_attention_heads=1, head_dim=128, rope_parameters=parameters, max_position_embeddings=65_536
+    )
+    freq, scale = ROPE_INIT_FUNCTIONS["llama3"](config, None)
+    torch.testing.assert_close(copied("scaling", "by_turns")(500_000, 128, 8, 8192).float(), freq, rtol=2e-5, atol=0)
+    assert scale == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "remedy"),
+    [
+        ("longer", (10_000, 127, 4, 4096), "even d"),
+        ("longer", (10_000, 128, 0.25, 4096), "s of 1 or more"),
+        ("longer", (10_000, 128, 4, 4), "trained length"),
+        ("longer", (10_000, 128, 4, 4096, 1, 32), "trained length"),
+        ("by_turns", (500_000, 127, 8, 8192), "even d"),
+        ("by_turns", (500_000, 128, 0.5, 8192), "s of 1 or more"),
+        ("by_turns", (500_000, 128, 8, 8192, 1, 4), "slow below fast"),
+    ],
+)
+def test_longer_texts_say_what_is_wrong(name: str, arguments: tuple[float, ...], remedy: str) -> None:
+    with pytest.raises(ValueError, match=remedy):
+        copied("scaling", name)(*arguments)
