@@ -84,3 +84,32 @@ def test_the_rule_of_llama_3_to_copy_is_that_of_transformers() -> None:
 def test_longer_texts_say_what_is_wrong(name: str, arguments: tuple[float, ...], remedy: str) -> None:
     with pytest.raises(ValueError, match=remedy):
         copied("scaling", name)(*arguments)
+
+
+def test_a_rotation_to_copy_turns_as_posenc_does_and_says_what_is_wrong() -> None:
+    from posenc import RoPE
+
+    apply_rope = copied("rope", "apply_rope")
+    x, pos = torch.randn(2, 3, 9, 16), torch.arange(18).view(2, 9) + 70
+    for layout in ("interleaved", "half"):
+        theirs = RoPE(16, layout=layout).query(x, pos)  # type: ignore[arg-type]
+        torch.testing.assert_close(apply_rope(x, pos, half=layout == "half"), theirs, rtol=1e-4, atol=1e-4)
+    with pytest.raises(ValueError, match="even number of channels"):
+        apply_rope(torch.randn(1, 1, 9, 15), torch.arange(9))
+    for wrong in (torch.arange(1), torch.arange(8)):
+        with pytest.raises(ValueError, match="one position for each token"):
+            apply_rope(x, wrong)
+
+
+def test_tables_to_copy_are_float32_and_of_integers() -> None:
+    rope_tables = copied("precision", "rope_tables")
+    pos = torch.tensor([3, 1000, 100_000])
+    cos, sin = rope_tables(pos, 64)
+    exact = pos.double()[:, None] * 10_000.0 ** (-torch.arange(0, 64, 2, dtype=torch.float64) / 64)
+    assert cos.dtype == sin.dtype == torch.float32  # FlashInfer refuses others
+    torch.testing.assert_close(cos.double(), exact.cos(), rtol=0, atol=1e-7)
+    torch.testing.assert_close(sin.double(), exact.sin(), rtol=0, atol=1e-7)
+    with pytest.raises(ValueError, match="even dim"):
+        rope_tables(pos, 63)
+    with pytest.raises(ValueError, match="divide the frequencies"):
+        rope_tables(pos / 4, 64)
