@@ -113,3 +113,72 @@ def test_tables_to_copy_are_float32_and_of_integers() -> None:
         rope_tables(pos, 63)
     with pytest.raises(ValueError, match="divide the frequencies"):
         rope_tables(pos / 4, 64)
+
+
+def test_a_grid_rotation_to_copy_turns_as_posenc_does_and_says_what_is_wrong() -> None:
+    from posenc.grid import GridRoPE, grid_coordinates
+
+    apply_rope_2d = copied("grid", "apply_rope_2d")
+    x, pos = torch.randn(2, 3, 15, 16), torch.arange(15)
+    place = grid_coordinates(pos, (3, 5))
+    torch.testing.assert_close(apply_rope_2d(x, place), GridRoPE(16, (3, 5)).query(x, pos), rtol=1e-4, atol=1e-5)
+    for wrong, places in ((torch.randn(1, 1, 15, 18), place), (x, place[:14]), (x, place[:, :1])):
+        with pytest.raises(ValueError, match="a row and a column for each patch"):
+            apply_rope_2d(wrong, places)
+
+
+@pytest.mark.parametrize(
+    ("sections", "dim", "turns"), [((16, 24, 24), 128, False), ((24, 20, 20), 128, True), ((11, 11, 10), 64, True)]
+)
+def test_mrope_to_copy_turns_as_posenc_does(sections: tuple[int, int, int], dim: int, turns: bool) -> None:
+    from posenc.grid import MRoPE, mrope_positions
+
+    place = mrope_positions([3, (2, 3, 4), 2])
+    x, pos = torch.randn(1, 2, len(place), dim), torch.arange(len(place))
+    made = MRoPE(dim, sections, 1e6, interleaved=turns, layout="half", coordinates=place)
+    ours = copied("video", "apply_mrope")(x, place, sections, 1e6, turns)
+    torch.testing.assert_close(ours, made.query(x, pos), rtol=1e-4, atol=1e-5)
+
+
+def test_mrope_to_copy_says_what_is_wrong() -> None:
+    apply_mrope, x, place = copied("video", "apply_mrope"), torch.randn(1, 1, 9, 128), torch.zeros(9, 3).long()
+    for sections in ((16, 24, 20), (16, 24, 28)):
+        with pytest.raises(ValueError, match="half of the channels"):
+            apply_mrope(x, place, sections)
+    with pytest.raises(ValueError, match="half of the channels"):  # in turn, 40 rows find 21 pairs
+        apply_mrope(x, place, (4, 40, 20), turns=True)
+    for wrong in (place[:8], place[:, :2]):
+        with pytest.raises(ValueError, match="three coordinates"):
+            apply_mrope(x, wrong)
+
+
+def test_an_image_of_patches_has_the_tokens_and_the_next_position_of_transformers() -> None:
+    """`image_grid_thw` counts patches, and the language model's tokens are merged from 2 by 2 of them."""
+    pytest.importorskip("transformers")
+    from transformers import Qwen2VLConfig
+    from transformers.models.qwen2_vl.modeling_qwen2_vl import Qwen2VLModel
+
+    from posenc.grid import mrope_positions
+
+    model = torch.nn.Module()  # no weights: positions need the configuration alone
+    model.config = Qwen2VLConfig()  # type: ignore[assignment]
+    model.get_vision_position_ids = Qwen2VLModel.get_vision_position_ids.__get__(model)  # type: ignore[assignment]
+    types = torch.tensor([[0] * 5 + [1] * 6 + [0] * 2])
+    grid = torch.tensor([[1, 4, 6]])
+    found, delta = Qwen2VLModel.get_rope_index(model, types, mm_token_type_ids=types, image_grid_thw=grid)
+    side = model.config.vision_config.spatial_merge_size  # type: ignore[union-attr]
+    assert side == 2
+    ours = mrope_positions([5, (1, 4 // side, 6 // side), 2])
+    assert torch.equal(found[:, 0].T, ours)
+    assert ours[-2].tolist() == [8, 8, 8] and int(delta) == -3
+    assert mrope_positions([5, (1, 4, 6), 1])[-1].tolist() == [11, 11, 11]  # patches taken for tokens
+
+
+def test_a_layout_to_copy_refuses_what_is_no_head() -> None:
+    change_layout, weight = copied("layouts", "change_layout"), torch.randn(64, 8)
+    assert torch.equal(change_layout(change_layout(weight, 16), 16, to_half=False), weight)
+    part = change_layout(weight, 16, rotary_dim=8)
+    assert torch.equal(part.view(4, 16, 8)[:, 8:], weight.view(4, 16, 8)[:, 8:])
+    for head_dim, rotary_dim in ((16, 7), (16, 32), (24, None)):
+        with pytest.raises(ValueError, match="even rotary_dim of head_dim at most"):
+            change_layout(weight, head_dim, rotary_dim=rotary_dim)
