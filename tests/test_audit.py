@@ -12,8 +12,9 @@ from handmade import GPT, T5, Encoder, Llama, State
 from torch import Tensor, nn
 
 from posenc import ENCODINGS, RoPE, Transformer, exercises
-from posenc.audit import Adapter, Refused, Report, adapt, audit
-from posenc.audit.checks import CHECKS
+from posenc.audit import Adapter, Refused, Report, adapt, audit, run
+from posenc.audit.checks import CHECKS, measure
+from posenc.audit.probe import Probe
 from posenc.audit.weights import randomise
 
 PLAIN = ("again", "neighbours", "fresh", "future", "prefix", "order", "reach", "constant")  # of tokens alone
@@ -117,6 +118,23 @@ def test_counting_from_another_number_is_a_property_with_its_number() -> None:
     found = one(Offset(), "arange")
     assert found.verdict == "property"
     assert "The model counts from 2" in found.cause
+
+
+class OffsetWithCache(GPT):
+    """Counts real tokens from 2, and its cache goes on from there."""
+
+    def place(self, tokens: Tensor, state: State, positions: Tensor | None, mask: Tensor | None) -> Tensor:
+        pos = super().place(tokens, state, positions, mask)
+        return pos if positions is not None else pos + 2
+
+
+@pytest.mark.parametrize("kind", [Offset, OffsetWithCache])
+def test_no_false_alarm_on_a_model_that_counts_from_another_number(kind: type[nn.Module]) -> None:
+    report = audit(kind(), more=True)
+    assert not report.failures, str(report)
+    assert report["arange"].verdict == "property"
+    cached = ("step", "step_ids", "step_left", "chunks_ids", "reorder")
+    assert {report[name].verdict for name in cached} == {"pass" if kind is OffsetWithCache else "does not apply"}
 
 
 class Warm(Llama):
@@ -566,6 +584,50 @@ def test_what_is_no_weight_is_not_drawn() -> None:
         abs(float(parts.linear.weight.detach().std()) - 1 / 8) < 0.02
         and abs(float(parts.tokens.weight.detach().std()) - 1) < 0.1
     )
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["A_log", "dt_proj", "D", "time_decay", "gate_log", "router", "gate.weight", "lambda_q1", "sinks", "hc_head",
+     "altup_scale", "recurrent_gate", "input_gate", "recurrent_param", "fgate", "igate", "inv_freq", "slopes"],
+)  # fmt: skip
+def test_decays_gates_and_frequencies_are_not_drawn(name: str) -> None:
+    """Drawn anew, a decay of a state space may make it grow without bounds."""
+    part = nn.Module()
+    owner = part
+    *outer, last = name.split(".")
+    for each in outer:
+        owner.add_module(each, nn.Module())
+        owner = owner.get_submodule(each)
+    kept = torch.arange(1.0, 33).reshape(2, 16).log1p()
+    owner.register_parameter(last, nn.Parameter(kept.clone()))
+    part.register_parameter("other", nn.Parameter(kept.clone()))
+    model = nn.Module()
+    model.add_module("mixer", part)
+    randomise(model)
+    assert torch.equal(model.get_parameter(f"mixer.{name}"), kept)
+    assert not torch.equal(part.other, kept)
+
+
+def test_tables_that_were_made_smaller_in_vain_become_as_large_as_they_were() -> None:
+    class Faint(nn.Module):
+        """The smaller the table of tokens, the less of the order is in the logits: there is no norm after it."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.words = nn.Embedding(99, 32)
+
+        def forward(self, tokens: Tensor) -> Tensor:
+            x = nn.functional.pad(self.words(tokens), (0, 67))
+            return x + 1e-3 * (x.square() * torch.arange(tokens.shape[1])[:, None]).cumsum(1)
+
+    probe = Probe(adapt(Faint().double()))
+    table = probe.adapter.module.words.weight.clone()  # type: ignore[union-attr]
+    seen = measure("order", probe).off
+    assert seen is not None and 0 < seen < run.LIVELY
+    livelier = run._livelier(probe, [], tokens=probe.n)
+    assert torch.equal(livelier.adapter.module.words.weight, table)  # type: ignore[union-attr]
+    assert measure("order", livelier).off == pytest.approx(seen)
 
 
 def test_a_frozen_model_gets_new_weights_but_keeps_its_sines() -> None:

@@ -285,6 +285,14 @@ def test_in_the_right_program_nothing_is_found(kind: str) -> None:
     assert report.passed, report
 
 
+@pytest.mark.parametrize("kind", ["mamba", "falcon_mamba"])
+def test_a_state_is_padded_as_generate_pads_it(kind: str) -> None:
+    """Without a mask after the prompt, which a state has no past for. Chunks are a finding of the census."""
+    report = audit(tiny(kind).model, only=["step", "step_left", "left_pad", "generate_left"])
+    assert report.passed, report
+    assert {finding.verdict for finding in report} == {"pass"}, report
+
+
 def test_the_mask_in_which_mistakes_are_planted_is_right(llama: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     masks(monkeypatch, lambda seen, past: seen)
     report = audit(llama, more=True)

@@ -171,6 +171,13 @@ class ChunksSeeNoPast(Llama):
         return torch.ones(lq, lk, dtype=torch.bool).tril()[None, None] if 1 < lq < lk else super().see(lq, lk, mask)
 
 
+class NothingToSeeThenAhead(ChunksSeeAhead):
+    """After 16 tokens, one cached token finds its row masked everywhere; in chunks, tokens see later ones."""
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, see: Tensor, bias: Tensor | float = 0.0) -> Tensor:
+        return super().attend(q, k, v, see, bias) * (float("nan") if q.shape[2] == 1 and k.shape[2] > 16 else 1.0)
+
+
 class CountsPaddingWhenCached(GPT):
     def place(self, tokens: Tensor, state: State, positions: Tensor | None, mask: Tensor | None) -> Tensor:
         return super().place(tokens, state, positions, None if state["next"] else mask)
@@ -242,6 +249,8 @@ PLANTED: list[tuple[type[Decoder], str, str]] = [  # the mistake, the test that 
     (SeesOneAhead, "future", "ahead, all layers together"),
     (ChunksSeeAhead, "chunks", "tokens see later ones (chunk_ahead)"),
     (ChunksSeeNoPast, "chunks", "several on top of a cache do not"),
+    (NothingToSeeThenAhead, "step", "Logits are not finite in this call"),
+    (NothingToSeeThenAhead, "chunks", "It follows from `step`"),
     (CountsPaddingWhenCached, "step_left", "a cached call counts padding"),
     (TurnedTwice, "step", "first cached token is wrong"),
     (ScaledByBatch, "neighbours", "texts beside it matter"),
