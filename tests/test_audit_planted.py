@@ -200,6 +200,13 @@ class ScaledByBatch(Llama):
         return x / x.square().mean((0, 2), keepdim=True).sqrt()
 
 
+class ClampsInPlace(GPT):
+    """Tokens that are not known become the last one, in the caller's tensor."""
+
+    def enter(self, tokens: Tensor, pos: Tensor) -> Tensor:
+        return super().enter(tokens, pos.sub_(1).clamp_(min=0)) + self.tokens(tokens.clamp_(max=50))
+
+
 class Noisy(Llama):
     def enter(self, tokens: Tensor, pos: Tensor) -> Tensor:
         return nn.functional.dropout(super().enter(tokens, pos), 0.1, training=True)
@@ -254,6 +261,7 @@ PLANTED: list[tuple[type[Decoder], str, str]] = [  # the mistake, the test that 
     (CountsPaddingWhenCached, "step_left", "a cached call counts padding"),
     (TurnedTwice, "step", "first cached token is wrong"),
     (ScaledByBatch, "neighbours", "texts beside it matter"),
+    (ClampsInPlace, "inputs", "A call changes its tokens and positions in place"),
     (Noisy, "again", "The model is random"),
     (Counts, "again", "keeps something from call to call"),
     (Detached, "gradient", "change the last logits and get no gradient"),

@@ -97,6 +97,10 @@ def test_text_in_a_notebook_and_html_in_the_book(monkeypatch):
 def test_empty_tables_are_tables():
     assert repr(Table(["a", "b"], [])) == "a  b"
     assert element(Table(["a", "b"], [])).find(".//tbody") is not None
+    nasty = "`x` <script>alert(1)</script> `"
+    shown = Table(["a", nasty], [(nasty, "a|b")], caption="`<i>` <b>", note="<u>").markdown()
+    assert "`<i>` \\<b>" in shown and "\\<u>" in shown and r"a\|b" in shown
+    assert "<script" not in shown.replace(r"\<", "") and "</script" not in shown.replace(r"\<", "")
     assert Table(["a", "b"], []).markdown() == "| a | b |\n| --- | --- |"
 
 
