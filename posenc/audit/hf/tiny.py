@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import io
 import json
 import logging
 import math
@@ -166,7 +167,7 @@ def load(folder: str | os.PathLike[str], *, dtype: torch.dtype = torch.float32) 
             f"an audit of the weights in {folder} takes {needed / 1e9:.1f} GB, and {free / 1e9:.1f} GB of memory are "
             f"free: audit the tiny model instead, which needs no weights"
         )
-    with quiet():
+    with quiet(), contextlib.redirect_stderr(io.StringIO()):  # a bar of progress
         from transformers import AutoModelForCausalLM
 
         config = made(_class(data, str(folder)), data)
