@@ -154,8 +154,8 @@ def test_names_that_act_on_a_terminal_are_escaped(module: str, capsys: pytest.Ca
     assert capsys.readouterr().err.rstrip("\n").isprintable()
 
 
-EARLY = ("torch", "numpy", "html") if "Encoding" in getattr(posenc, "_HOME", ()) else ()  # if importing posenc waits
-LATE = ("transformers", "safetensors", "huggingface_hub", "chardet", "tokenizers", "yaml", "requests", "tqdm")
+EARLY = ("torch", "numpy", "html", "tqdm") if "Encoding" in getattr(posenc, "_HOME", ()) else ()  # if importing posenc waits
+LATE = ("transformers", "safetensors", "huggingface_hub", "chardet", "tokenizers", "yaml", "requests")
 
 
 def test_nothing_of_the_present_folder_is_executed(tmp_path: Path) -> None:
