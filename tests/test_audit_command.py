@@ -154,7 +154,8 @@ def test_names_that_act_on_a_terminal_are_escaped(module: str, capsys: pytest.Ca
     assert capsys.readouterr().err.rstrip("\n").isprintable()
 
 
-EARLY = ("torch", "numpy", "html", "tqdm") if "Encoding" in getattr(posenc, "_HOME", ()) else ()  # if importing posenc waits
+LAZY = "Encoding" in getattr(posenc, "_HOME", ())  # whether importing posenc imports no torch yet
+EARLY = ("torch", "numpy", "html", "tqdm") if LAZY else ()
 LATE = ("transformers", "safetensors", "huggingface_hub", "chardet", "tokenizers", "yaml", "requests")
 
 
