@@ -172,12 +172,13 @@ def load(folder: str | os.PathLike[str], *, dtype: torch.dtype = torch.float32) 
 
         config = made(_class(data, str(folder)), data)
         try:
-            model, told = AutoModelForCausalLM.from_pretrained(
+            loaded: Any = AutoModelForCausalLM.from_pretrained(
                 os.fspath(_folder(folder)), config=config, dtype=dtype, local_files_only=True, trust_remote_code=False,
                 use_safetensors=True, output_loading_info=True,
             )  # fmt: skip
         except RuntimeError as error:  # of sizes that do not fit
             raise CannotBuild(f"the weights in {folder} do not fit its config.json: {_short(error)}") from error
+    model, told = loaded
     _complete(folder, told)
     return model.eval()
 
