@@ -65,14 +65,6 @@ def read(experiment: str, preset: str = "cpu", folder: str | os.PathLike[str] = 
     return found
 
 
-def _seed(path: Path) -> int:
-    """The seed at the end of a result's name. Raises ValueError if there is none."""
-    seed = path.stem.rpartition("-")[2]
-    if not (seed.isascii() and seed.isdigit()):
-        raise ValueError(f"{path.name} is no result, whose name ends in a seed: move it out of {path.parent}")
-    return int(seed)
-
-
 def load(path: Path) -> Result:
     """Reads one result. Raises ValueError if the file is damaged."""
     try:
@@ -144,6 +136,14 @@ def commit() -> str:
         return ""
     changed = [line for line in run[1].splitlines() if "lab/results/" not in line]
     return run[0] + ("+" if changed else "")
+
+
+def _seed(path: Path) -> int:
+    """The seed at the end of a result's name. Raises ValueError if there is none."""
+    seed = path.stem.rpartition("-")[2]
+    if not (seed.isascii() and seed.isdigit()):
+        raise ValueError(f"{path.name} is no result, whose name ends in a seed: move it out of {path.parent}")
+    return int(seed)
 
 
 def _rounded(x: Any) -> Any:
