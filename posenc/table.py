@@ -119,7 +119,7 @@ class Table:
         """A table in GitHub's Markdown, below its caption."""
         lines = [self.columns, ["--:" if number else "---" for number in self._numeric()], *self.rows]
         table = "\n".join("| " + " | ".join(map(_escaped, line)) + " |" for line in lines)
-        return "\n\n".join(part for part in (self.caption, table, self.note) if part)
+        return "\n\n".join(part for part in (_untagged(self.caption), table, _untagged(self.note)) if part)
 
     def _numeric(self) -> list[bool]:
         """Which columns hold numbers, and at least one."""
@@ -170,8 +170,14 @@ def _marked(cell: str) -> str:
 
 def _escaped(cell: str) -> str:
     """Markdown of a cell: a bar does not end it, and text is no HTML tag."""
-    cell = cell.replace("|", r"\|")
-    return cell if "`" in cell else cell.replace("<", r"\<")
+    return _untagged(cell.replace("|", r"\|"))
+
+
+def _untagged(text: str) -> str:
+    """Markdown of a text in which nothing but code between backticks is taken as it is."""
+    parts = text.split("`")
+    code = len(parts) % 2 == 1  # every backtick has its other one
+    return "`".join(part if code and n % 2 else part.replace("<", r"\<") for n, part in enumerate(parts))
 
 
 def _unmarked(cell: str) -> str:

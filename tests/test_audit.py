@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import copy
+import sys
+import threading
 import time
+import warnings
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -12,8 +17,9 @@ from handmade import GPT, T5, Encoder, Llama, State
 from torch import Tensor, nn
 
 from posenc import ENCODINGS, RoPE, Transformer, exercises
-from posenc.audit import Adapter, Refused, Report, adapt, audit
-from posenc.audit.checks import CHECKS
+from posenc.audit import Adapter, Refused, Report, adapt, audit, run
+from posenc.audit.checks import CHECKS, measure
+from posenc.audit.probe import Probe
 from posenc.audit.weights import randomise
 
 PLAIN = ("again", "neighbours", "fresh", "future", "prefix", "order", "reach", "constant")  # of tokens alone
@@ -117,6 +123,23 @@ def test_counting_from_another_number_is_a_property_with_its_number() -> None:
     found = one(Offset(), "arange")
     assert found.verdict == "property"
     assert "The model counts from 2" in found.cause
+
+
+class OffsetWithCache(GPT):
+    """Counts real tokens from 2, and its cache goes on from there."""
+
+    def place(self, tokens: Tensor, state: State, positions: Tensor | None, mask: Tensor | None) -> Tensor:
+        pos = super().place(tokens, state, positions, mask)
+        return pos if positions is not None else pos + 2
+
+
+@pytest.mark.parametrize("kind", [Offset, OffsetWithCache])
+def test_no_false_alarm_on_a_model_that_counts_from_another_number(kind: type[nn.Module]) -> None:
+    report = audit(kind(), more=True)
+    assert not report.failures, str(report)
+    assert report["arange"].verdict == "property"
+    cached = ("step", "step_ids", "step_left", "chunks_ids", "reorder")
+    assert {report[name].verdict for name in cached} == {"pass" if kind is OffsetWithCache else "does not apply"}
 
 
 class Warm(Llama):
@@ -568,6 +591,50 @@ def test_what_is_no_weight_is_not_drawn() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["A_log", "dt_proj", "D", "time_decay", "gate_log", "router", "gate.weight", "lambda_q1", "sinks", "hc_head",
+     "altup_scale", "recurrent_gate", "input_gate", "recurrent_param", "fgate", "igate", "inv_freq", "slopes"],
+)  # fmt: skip
+def test_decays_gates_and_frequencies_are_not_drawn(name: str) -> None:
+    """Drawn anew, a decay of a state space may make it grow without bounds."""
+    part = nn.Module()
+    owner = part
+    *outer, last = name.split(".")
+    for each in outer:
+        owner.add_module(each, nn.Module())
+        owner = owner.get_submodule(each)
+    kept = torch.arange(1.0, 33).reshape(2, 16).log1p()
+    owner.register_parameter(last, nn.Parameter(kept.clone()))
+    part.register_parameter("other", nn.Parameter(kept.clone()))
+    model = nn.Module()
+    model.add_module("mixer", part)
+    randomise(model)
+    assert torch.equal(model.get_parameter(f"mixer.{name}"), kept)
+    assert not torch.equal(part.other, kept)
+
+
+def test_tables_that_were_made_smaller_in_vain_become_as_large_as_they_were() -> None:
+    class Faint(nn.Module):
+        """The smaller the table of tokens, the less of the order is in the logits: there is no norm after it."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.words = nn.Embedding(99, 32)
+
+        def forward(self, tokens: Tensor) -> Tensor:
+            x = nn.functional.pad(self.words(tokens), (0, 67))
+            return x + 1e-3 * (x.square() * torch.arange(tokens.shape[1])[:, None]).cumsum(1)
+
+    probe = Probe(adapt(Faint().double()))
+    table = probe.adapter.module.words.weight.clone()  # type: ignore[union-attr]
+    seen = measure("order", probe).off
+    assert seen is not None and 0 < seen < run.LIVELY
+    livelier = run._livelier(probe, [], tokens=probe.n)
+    assert torch.equal(livelier.adapter.module.words.weight, table)  # type: ignore[union-attr]
+    assert measure("order", livelier).off == pytest.approx(seen)
+
+
 def test_a_frozen_model_gets_new_weights_but_keeps_its_sines() -> None:
     model = Llama().requires_grad_(False)
     before = model.head.weight.clone()
@@ -608,3 +675,297 @@ def test_an_exercise_checks_your_model() -> None:
 def test_any_encoding_object_may_be_in_the_transformer() -> None:
     make: Callable[..., Any] = lambda head_dim, **_: RoPE(head_dim, base=100.0)  # noqa: E731
     assert audit(Transformer(60, layers=2, model_dim=32, encoding=make), only=["shift", "step", "crop"]).passed
+
+
+# ---- what a model may do to itself, to its inputs and to the program ------------------------------------------------
+
+
+class NoPadding(Llama):
+    """Does not know of padding: `left_pad` fails."""
+
+    def see(self, lq: int, lk: int, mask: Tensor | None) -> Tensor:
+        return super().see(lq, lk, None)
+
+
+class Erases(NoPadding):
+    """Also sets its tokens to 0 when it is done with them."""
+
+    def forward(self, tokens: Tensor, positions: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
+        out = super().forward(tokens, positions, mask)
+        tokens.mul_(0)
+        return out
+
+
+class ErasesAll(Llama):
+    def forward(self, tokens: Tensor, positions: Tensor | None = None, padding_mask: Tensor | None = None) -> Tensor:
+        out = super().forward(tokens, positions, padding_mask)
+        for each in (tokens, positions, padding_mask):
+            if each is not None:
+                each.zero_()
+        return out
+
+
+class ErasesInSteps(Llama):
+    def step(self, tokens: Tensor, state: Any, positions: Any = None, mask: Any = None) -> tuple[Tensor, Any]:
+        out = super().step(tokens, state, positions, mask)
+        if state is not None:
+            tokens.zero_()
+        return out
+
+
+class OneBuffer(NoPadding):
+    """Returns the same memory at every call."""
+
+    def forward(self, tokens: Tensor, positions: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
+        out = super().forward(tokens, positions, mask)
+        kept = self.__dict__.setdefault("kept", {}).setdefault((out.shape, out.dtype), torch.empty_like(out))
+        return kept.copy_(out)
+
+
+@pytest.mark.parametrize("kind", [Erases, OneBuffer])
+def test_a_model_that_changes_its_inputs_or_outputs_is_blamed_for_nothing_else(kind: type[nn.Module]) -> None:
+    want = audit(NoPadding())
+    found = audit(kind())
+    assert want["left_pad"].verdict == "fails"
+    rest = {finding.name: finding.verdict for finding in want if finding.name != "inputs"}
+    assert {finding.name: finding.verdict for finding in found if finding.name != "inputs"} == rest
+    assert found["inputs"].verdict == ("fails" if kind is Erases else "pass")
+
+
+@pytest.mark.parametrize(
+    ("kind", "names"),
+    [(Erases, "tokens"), (ErasesAll, "tokens, positions and padding_mask"), (ErasesInSteps, "tokens"), (Llama, "")],
+)
+def test_inputs_that_a_call_changes_are_named(kind: type[nn.Module], names: str) -> None:
+    found = one(kind(), "inputs")
+    assert found.verdict == ("fails" if names else "pass"), found
+    assert f"changes its {names} in place: 100% of the entries" in found.cause or not names
+
+
+def test_inputs_of_a_function_and_of_an_adapter_are_looked_at() -> None:
+    def function(tokens: Tensor) -> Tensor:
+        out = nn.functional.one_hot(tokens, 30).float()
+        tokens[:, 0] = 7
+        return out
+
+    class Mine:
+        takes_positions = takes_mask = False
+        vocabulary, module = 30, None
+        logits = staticmethod(lambda tokens, positions=None, mask=None: function(tokens))
+
+    for model in (function, Mine()):
+        found = one(model, "inputs")
+        assert found.verdict == "fails" and "4% of the entries" in found.cause
+
+
+class ItsOwnCopy(Llama):
+    def __deepcopy__(self, memo: Any) -> Any:
+        return self
+
+
+class SharedTable(Llama):
+    """A copy has the same table of tokens, as where a large frozen part is not copied."""
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        memo[id(self.tokens.weight)] = self.tokens.weight
+        made = type(self).__new__(type(self))
+        memo[id(self)] = made
+        made.__dict__.update(copy.deepcopy(self.__dict__, memo))
+        return made
+
+
+class SharedPart(Llama):
+    """A copy has the same submodule, and that has a switch and no tensors."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.drop = nn.Dropout(0.0)
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        memo[id(self.drop)] = self.drop
+        return SharedTable.__deepcopy__.__get__(self)(memo)
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"), [(ItsOwnCopy, "the module itself"), (SharedTable, "tokens.weight"), (SharedPart, "drop")]
+)
+@pytest.mark.parametrize("where", ["model", "method", "reference", "adapter"])
+def test_a_model_whose_copy_shares_something_stays_as_it_is(kind: type[Llama], words: str, where: str) -> None:
+    model = kind().train()
+    before = {name: each.clone() for name, each in model.state_dict().items()}
+
+    class Mine:
+        takes_positions, takes_mask, vocabulary, module = True, False, 99, model
+
+        def logits(self, tokens: Tensor, positions: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
+            return self.module(tokens, positions)
+
+    asked: dict[str, Any] = {"model": model, "method": model.forward, "adapter": Mine(), "reference": Llama()}
+    report = audit(asked[where], reference=model if where == "reference" else None, only=["again", "far", "shift"])
+    assert any("cannot be copied" in note and words in note for note in report.notes), report.notes
+    assert report["shift"].passed
+    assert all(torch.equal(before[name], each) for name, each in model.state_dict().items())
+    assert {each.dtype for each in model.state_dict().values()} == {torch.float32}
+    assert all(each.training for each in model.modules())
+    if where != "reference":
+        assert report["far"].verdict == "does not apply" and "annot be copied" in report["far"].cause
+
+
+def test_the_caller_s_own_module_is_not_called() -> None:
+    class Notes(Llama):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("calls", torch.zeros(()))
+            self.seen: list[Any] = []
+
+        def forward(self, tokens: Tensor, positions: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
+            self.calls += 1
+            self.seen.append(tokens.shape)
+            return super().forward(tokens, positions, mask)
+
+    model, reference = Notes(), Notes()
+    audit(model, only=["again", "reference"], reference=reference)
+    for each in (model, reference):
+        assert each.calls == 0 and each.seen == []
+
+
+def test_there_is_one_copy_at_a_time() -> None:
+    alive: list[int] = []
+    there: weakref.WeakSet[nn.Module] = weakref.WeakSet()
+
+    class Counted(Llama):
+        def enter(self, tokens: Tensor, pos: Tensor) -> Tensor:
+            there.add(self)
+            alive.append(len(there))
+            return super().enter(tokens, pos)
+
+    audit(Counted(), only=["again", "shift"])
+    assert max(alive) == 1
+
+
+class Ends(Llama):
+    """Ends the program at a call, or where something is given."""
+
+    def __init__(self, at: int = 0, given: str = "") -> None:
+        super().__init__()
+        self.calls, self.at, self.given = 0, at, given
+
+    def step(self, tokens: Tensor, state: Any, positions: Any = None, mask: Any = None) -> tuple[Tensor, Any]:
+        self.calls += 1
+        if self.calls == self.at or locals().get(self.given) is not None:
+            sys.exit(0)
+        return super().step(tokens, state, positions, mask)
+
+
+@pytest.mark.parametrize(
+    ("given", "raised"),
+    [("state", "step"), ("positions", "arange"), ("mask", "left_pad"), ("positions", "shift"), ("mask", "right_pad")],
+)
+def test_a_model_that_ends_the_program_in_one_test_is_told_there(given: str, raised: str) -> None:
+    report = audit(Ends(given=given))
+    assert report[raised].verdict == "error"
+    assert "the model ends the program, SystemExit(0)" in report[raised].cause
+    assert report["future"].verdict == "pass" and not report.passed
+
+
+def test_a_model_that_ends_the_program_at_once_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"cannot be called with two tokens.*ends the program, SystemExit\(0\)"):
+        audit(Ends(at=1))
+    with pytest.raises(ValueError, match=r"cannot be called with two tokens.*ends the program, SystemExit\(0\)"):
+        audit(Llama(), reference=Ends(at=1), only=["reference"])
+
+    class Copied(Llama):
+        def __deepcopy__(self, memo: Any) -> Any:
+            sys.exit(3)
+
+    assert any("cannot be copied (3)" in note for note in audit(Copied(), only=["again"]).notes)
+
+
+@pytest.mark.parametrize("at", range(2, 12))
+def test_no_call_of_a_model_ends_the_audit(at: int) -> None:
+    model = Ends(at=at)
+    try:
+        report = audit(model, only=["future", "shift", "step"])
+    except ValueError as error:
+        said = str(error)
+    else:
+        assert not report.passed
+        said = str(report)
+    assert "ends the program, SystemExit(0)" in " ".join(said.split())
+
+
+def test_two_audits_in_threads_leave_the_program_as_it_was() -> None:
+    models, reports, begin = [Llama(), Recurrent()], [], threading.Barrier(2)
+    before = (sys.stdout, sys.stderr, torch.random.get_rng_state(), list(warnings.filters))
+    inside: list[int] = [0, 0]
+
+    def enter(module: nn.Module, given: Any) -> None:
+        inside[0] += 1
+        inside[1] = max(inside)
+        time.sleep(1e-3)
+        inside[0] -= 1
+
+    handle = nn.modules.module.register_module_forward_pre_hook(
+        lambda module, given: enter(module, given) if isinstance(module, Llama | Recurrent) else None
+    )
+
+    def work(model: nn.Module) -> None:
+        begin.wait()
+        reports.append(audit(model, only=["again", "future", "step"]))
+
+    threads = [threading.Thread(target=work, args=(model,)) for model in models]
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        handle.remove()
+    assert [report.passed for report in reports] == [True, True]
+    assert inside == [0, 1]  # one model at a time
+    after = (sys.stdout, sys.stderr, torch.random.get_rng_state(), list(warnings.filters))
+    assert after[0] is before[0] and after[1] is before[1] and torch.equal(after[2], before[2])
+    assert after[3] == before[3]
+
+
+# ---- never green where nothing was seen -----------------------------------------------------------------------------
+
+
+def broken_at_the_end(tokens: Tensor) -> Tensor:
+    return nn.functional.one_hot(tokens, 20).float().cumsum(1) / (tokens.shape[1] < 3)
+
+
+@pytest.mark.parametrize(
+    ("model", "cause"),
+    [(broken_at_the_end, "not finite"), (Dropout(always=True), "is random"), (Ends(at=9), "SystemExit")],
+    ids=["nan", "random", "ends"],
+)
+def test_chosen_tests_that_cannot_be_compared_are_no_success(model: Any, cause: str) -> None:
+    report = audit(model, only=["future", "shift", "order"])
+    assert not report.passed and [finding.name for finding in report.failures][:1] == ["again"]
+    assert cause in report["again"].cause
+    with pytest.raises(AssertionError):
+        report.require()
+    with pytest.raises(AssertionError, match="so nothing can be compared"):
+        report.require("future")
+
+
+def test_tests_that_do_not_apply_are_no_success() -> None:
+    report = audit(lambda tokens: nn.functional.one_hot(tokens, 30).float(), only=["step", "shift"])
+    assert report["step"].passed and not report.tried and not report.passed
+    assert "no test applies; 2 do not apply" in repr(report)
+    with pytest.raises(AssertionError, match="step does not apply"):
+        report.require()
+    with pytest.raises(ValueError, match="only names no test"):
+        audit(Llama(), only=[])
+
+
+def test_a_model_too_slow_to_be_asked_twice_is_not_said_to_be_random() -> None:
+    class Slow(Llama):
+        def enter(self, tokens: Tensor, pos: Tensor) -> Tensor:
+            time.sleep(0.01)
+            return super().enter(tokens, pos)
+
+    report = audit(Slow(), only=["future", "again"], seconds=1e-3)
+    assert {finding.verdict for finding in report} == {"does not apply"} and not report.passed
+    assert all("Stopped after 0.001 s" in finding.cause for finding in report)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
+import posenc
 from posenc.audit import __main__ as command
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -71,7 +74,7 @@ def test_status_0_and_a_table_if_nothing_fails(module: str, capsys: pytest.Captu
 def test_status_1_if_something_fails(module: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert command.main([f"{module}:Wrong", "--quiet"]) == 1
     said = capsys.readouterr()
-    assert "1 of 29 tests fails (neighbours)" in said.out and said.err == ""
+    assert "1 of 30 tests fails (neighbours)" in said.out and said.err == ""
 
 
 @pytest.mark.parametrize(
@@ -96,6 +99,84 @@ def test_status_2_and_one_line_if_it_cannot_run(
     assert command.main([argument.replace("{module}", module) for argument in arguments]) == 2
     err = capsys.readouterr().err
     assert err.startswith("posenc.audit: ") and words in err and err.count("\n") == 1
+
+
+ENDING = {
+    "at_import": "import sys\nsys.exit(0)\n",
+    "at_call": "import sys\ndef model():\n    sys.exit()\n",
+    "skips": "import pytest\npytest.skip('not here', allow_module_level=True)\n",
+    "in_forward": "import sys\ndef model(tokens):\n    sys.exit(0)\n",
+    "in_fourth": "import sys, torch\ncalls = []\ndef model(tokens, positions=None):\n    calls.append(1)\n"
+    "    len(calls) == 4 and sys.exit(0)\n    return torch.nn.functional.one_hot(tokens, 9).float()\n",
+    "nothing": "class Odd(BaseException):\n    pass\ndef model():\n    raise Odd\n",
+}
+
+
+@pytest.mark.parametrize("name", [*ENDING, "sys:exit"])
+def test_what_ends_the_program_is_status_2(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    what = name
+    if name in ENDING:
+        what = f"{name}_{abs(hash(tmp_path))}"
+        (tmp_path / f"{what}.py").write_text(ENDING[name], encoding="utf-8")
+        what += ":model"
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    assert command.main([what, "--only", "future"]) == 2
+    said = capsys.readouterr()
+    assert said.out == "" and said.err.startswith("posenc.audit: ") and said.err.count("\n") == 1
+    assert {"skips": "Skipped", "nothing": "Odd"}.get(name, "SystemExit") in said.err
+
+
+@pytest.mark.parametrize("error", [RuntimeError("two\nlines"), MemoryError(), RecursionError("deep"), SystemExit(0)])
+def test_whatever_is_raised_is_status_2_and_a_line_with_its_class(
+    error: BaseException, module: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*given: object, **named: object) -> None:
+        raise error
+
+    monkeypatch.setattr(command, "audit", fail)
+    assert command.main([f"{module}:Right", "--quiet"]) == 2
+    err = capsys.readouterr().err
+    assert err.startswith(f"posenc.audit: {type(error).__name__}") and err.count("\n") == 1
+
+
+def test_a_test_that_does_not_apply_is_no_success(module: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.main([f"{module}:Right", "--only", "step"]) == 2
+    said = capsys.readouterr()
+    assert "no test applies" in said.out and "nothing was tried" in said.err
+    assert command.main([f"{module}:Right", "--only", " , "]) == 2
+
+
+def test_names_that_act_on_a_terminal_are_escaped(module: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.main(["\x1b[31mno\u202e:x"]) == 2
+    assert capsys.readouterr().err.rstrip("\n").isprintable()
+
+
+LAZY = "Encoding" in getattr(posenc, "_HOME", ())  # whether importing posenc imports no torch yet
+EARLY = ("torch", "numpy", "html", "tqdm") if LAZY else ()
+LATE = ("transformers", "safetensors", "huggingface_hub", "chardet", "tokenizers", "yaml", "requests")
+
+
+def test_nothing_of_the_present_folder_is_executed(tmp_path: Path) -> None:
+    """As in `cd FOLDER && python -m posenc.audit .`, where python itself puts the folder first."""
+    pytest.importorskip("transformers")
+    for name in (*EARLY, *LATE):
+        (tmp_path / f"{name}.py").write_text("print(__name__, file=open('ran', 'a'))\n", encoding="utf-8")
+    (tmp_path / "config.json").write_text('{"model_type": "no_such_type"}', encoding="utf-8")
+    surroundings = {**os.environ, "PYTHONPATH": str(ROOT)}
+    arguments = [sys.executable, "-m", "posenc.audit", ".", "--quiet"]
+    done = subprocess.run(arguments, cwd=tmp_path, env=surroundings, capture_output=True, text=True, timeout=300)
+    assert not (tmp_path / "ran").exists(), (tmp_path / "ran").read_text()
+    assert done.returncode == 2 and "no_such_type" in done.stderr, done.stderr
+
+
+def test_the_command_has_a_name_of_its_own() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    module, _, function = project["scripts"]["posenc-audit"].partition(":")
+    assert getattr(importlib.import_module(module), function) is command.main
+    assert command.parser().prog == "posenc-audit"
 
 
 def test_json_and_html(module: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -15,10 +16,12 @@ from torch import Tensor
 
 transformers = pytest.importorskip("transformers")
 
+from safetensors.torch import load_file, save_file
 from transformers import DynamicCache
 from transformers.models.llama import modeling_llama
 
 from posenc.audit import Refused, audit
+from posenc.audit import __main__ as command
 from posenc.audit.hf import census, findings
 from posenc.audit.hf import tiny as small
 from posenc.audit.hf.adapter import TransformersAdapter
@@ -285,6 +288,14 @@ def test_in_the_right_program_nothing_is_found(kind: str) -> None:
     assert report.passed, report
 
 
+@pytest.mark.parametrize("kind", ["mamba", "falcon_mamba"])
+def test_a_state_is_padded_as_generate_pads_it(kind: str) -> None:
+    """Without a mask after the prompt, which a state has no past for. Chunks are a finding of the census."""
+    report = audit(tiny(kind).model, only=["step", "step_left", "left_pad", "generate_left"])
+    assert report.passed, report
+    assert {finding.verdict for finding in report} == {"pass"}, report
+
+
 def test_the_mask_in_which_mistakes_are_planted_is_right(llama: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     masks(monkeypatch, lambda seen, past: seen)
     report = audit(llama, more=True)
@@ -459,11 +470,99 @@ def test_weights_of_a_folder_are_loaded_as_they_are(tmp_path: Path, llama: Any) 
     assert audit(again, randomise=False, only=["step", "future"]).passed
 
 
-def test_weights_that_do_not_fit_say_so(tmp_path: Path, llama: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    llama.save_pretrained(tmp_path)
-    monkeypatch.setattr(small, "available_memory", lambda: 1000)
-    with pytest.raises(CannotBuild, match=r"take .* GB and an audit of them .* are free: audit the tiny model"):
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_weights_that_do_not_fit_say_so(
+    dtype: torch.dtype, tmp_path: Path, llama: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy.deepcopy(llama).to(dtype).save_pretrained(tmp_path)
+    stored = sum(p.numel() * p.element_size() for p in llama.parameters()) * dtype.itemsize // 4
+    monkeypatch.setattr(small, "available_memory", lambda: (5 if dtype == torch.float32 else 10) * stored - 1)
+    with pytest.raises(CannotBuild, match=r"an audit of the weights .* GB of memory are free: audit the tiny model"):
         load(tmp_path)
+    monkeypatch.setattr(small, "available_memory", lambda: 10 * stored)
+    load(tmp_path)
+
+
+def changed(at: Path, change: Callable[[dict[str, Tensor]], dict[str, Tensor]]) -> None:
+    """Other weights in a folder."""
+    save_file(change(load_file(at / "model.safetensors")), at / "model.safetensors", {"format": "pt"})
+
+
+def indexed(at: Path, weight_map: Any) -> None:
+    (at / "model.safetensors").rename(at / "model-1.safetensors")
+    (at / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": weight_map}))
+
+
+def first(weights: dict[str, Tensor]) -> dict[str, Tensor]:
+    return dict(list(weights.items())[:3])
+
+
+DAMAGES: dict[str, tuple[Callable[[Path], Any], str]] = {
+    "empty": (lambda at: changed(at, lambda weights: {}), r"lack lm_head\.weight, .* and \d+ more: transformers would"),
+    "partial": (lambda at: changed(at, first), "would draw them at random"),
+    "prefix": (
+        lambda at: changed(at, lambda weights: {f"module.{name}": value for name, value in weights.items()}),
+        r"lack .*the files have module\.lm_head\.weight",
+    ),
+    "shapes": (
+        lambda at: changed(at, lambda weights: {**weights, "lm_head.weight": torch.zeros(3, 4)}),
+        "do not fit its config.json|lack .*lm_head",
+    ),
+    "cut short": (
+        lambda at: (at / "model.safetensors").write_bytes((at / "model.safetensors").read_bytes()[:5000]),
+        "is not a whole safetensors file .*: copy or download it again",
+    ),
+    "garbage": (
+        lambda at: (at / "model.safetensors").write_bytes(b"<html>not found</html>"),
+        "not a whole safetensors",
+    ),
+    "index": (
+        lambda at: indexed(at, {"lm_head.weight": "model-2.safetensors"}),
+        "names model-2.safetensors, which .* lacks",
+    ),
+    "index of nothing": (lambda at: indexed(at, {}), "names no files"),
+    "index of another kind": (lambda at: indexed(at, []), "is no index of weights"),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGES)
+def test_weights_that_are_not_all_there_are_refused(
+    name: str, tmp_path: Path, llama: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    damage, words = DAMAGES[name]
+    llama.save_pretrained(tmp_path)
+    load(tmp_path)
+    damage(tmp_path)
+    with pytest.raises(CannotBuild, match=words):
+        load(tmp_path)
+    capsys.readouterr()
+    assert command.main([str(tmp_path), "--weights", "--only", "future"]) == 2
+    said = capsys.readouterr()
+    assert said.out == "" and said.err.startswith("posenc.audit: ") and said.err.count("\n") == 1
+
+
+def test_tied_weights_are_stored_once_and_all_there(tmp_path: Path) -> None:
+    model = tiny("gpt2").model
+    model.save_pretrained(tmp_path)
+    assert torch.equal(load(tmp_path).lm_head.weight, model.lm_head.weight)
+
+
+@pytest.mark.parametrize("options", [[], ["--weights"], ["--knobs"]])
+@pytest.mark.parametrize(
+    "text",
+    ['{"model_type": "llama", "rope_theta": 1' + 400 * "0" + "}", '{"a": ' * 100_000, '{"model_type": ["llama"]}',
+     '{"model_type": "llama", "hidden_size": "wide"}', '{"model_type": "llama", "num_attention_heads": 0}'],
+    ids=["huge", "nested", "list", "words", "zero"],
+)  # fmt: skip
+def test_what_no_model_can_be_built_of_is_status_2(
+    text: str, options: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "config.json").write_text(text, encoding="utf-8")
+    if options == ["--weights"]:
+        save_file({"x": torch.zeros(1)}, tmp_path / "model.safetensors")
+    assert command.main([str(tmp_path), "--only", "future", *options]) == 2
+    said = capsys.readouterr()
+    assert said.err.startswith("posenc.audit: ") and said.err.count("\n") == 1
 
 
 def test_weights_in_another_format_are_not_opened(tmp_path: Path) -> None:
@@ -538,6 +637,10 @@ def test_variants_have_the_same_weights() -> None:
     (words, wide), *_ = TransformersAdapter(model).variants().items()
     assert words == "a window of 64" and wide.model.config.sliding_window == 64
     assert all(torch.equal(a, b) for a, b in zip(model.parameters(), wide.model.parameters(), strict=True))
+    assert {p.data_ptr() for p in model.parameters()} == {p.data_ptr() for p in wide.model.parameters()}  # no copies
+    x = torch.arange(8)[None]
+    with torch.no_grad():
+        assert torch.equal(model.eval()(x).logits, wide.model(x).logits)
 
 
 # ---- fields that nobody reads ----------------------------------------------------------------------------------------

@@ -171,6 +171,13 @@ class ChunksSeeNoPast(Llama):
         return torch.ones(lq, lk, dtype=torch.bool).tril()[None, None] if 1 < lq < lk else super().see(lq, lk, mask)
 
 
+class NothingToSeeThenAhead(ChunksSeeAhead):
+    """After 16 tokens, one cached token finds its row masked everywhere; in chunks, tokens see later ones."""
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, see: Tensor, bias: Tensor | float = 0.0) -> Tensor:
+        return super().attend(q, k, v, see, bias) * (float("nan") if q.shape[2] == 1 and k.shape[2] > 16 else 1.0)
+
+
 class CountsPaddingWhenCached(GPT):
     def place(self, tokens: Tensor, state: State, positions: Tensor | None, mask: Tensor | None) -> Tensor:
         return super().place(tokens, state, positions, None if state["next"] else mask)
@@ -191,6 +198,13 @@ class ScaledByBatch(Llama):
     def enter(self, tokens: Tensor, pos: Tensor) -> Tensor:
         x = super().enter(tokens, pos)
         return x / x.square().mean((0, 2), keepdim=True).sqrt()
+
+
+class ClampsInPlace(GPT):
+    """Tokens that are not known become the last one, in the caller's tensor."""
+
+    def enter(self, tokens: Tensor, pos: Tensor) -> Tensor:
+        return super().enter(tokens, pos.sub_(1).clamp_(min=0)) + self.tokens(tokens.clamp_(max=50))
 
 
 class Noisy(Llama):
@@ -242,9 +256,12 @@ PLANTED: list[tuple[type[Decoder], str, str]] = [  # the mistake, the test that 
     (SeesOneAhead, "future", "ahead, all layers together"),
     (ChunksSeeAhead, "chunks", "tokens see later ones (chunk_ahead)"),
     (ChunksSeeNoPast, "chunks", "several on top of a cache do not"),
+    (NothingToSeeThenAhead, "step", "Logits are not finite in this call"),
+    (NothingToSeeThenAhead, "chunks", "It follows from `step`"),
     (CountsPaddingWhenCached, "step_left", "a cached call counts padding"),
     (TurnedTwice, "step", "first cached token is wrong"),
     (ScaledByBatch, "neighbours", "texts beside it matter"),
+    (ClampsInPlace, "inputs", "A call changes its tokens and positions in place"),
     (Noisy, "again", "The model is random"),
     (Counts, "again", "keeps something from call to call"),
     (Detached, "gradient", "change the last logits and get no gradient"),

@@ -124,4 +124,26 @@ def test_the_page_stands_by_itself_and_is_escaped(tmp_path: Path) -> None:
 
 
 def test_a_report_of_nothing_is_shown() -> None:
-    assert "nothing fails" in repr(Report(()))
+    assert "no test applies" in repr(Report(()))
+    assert not Report(()).passed
+    with pytest.raises(AssertionError, match="no tests"):
+        Report(()).require()
+    assert not Report(ROWS[5:8]).passed and Report(ROWS[:1] + ROWS[5:8]).passed
+
+
+NASTY = "\x1b]0;pwned\x07\x1b[31mred\u202ekcab\x9b1m\u2028\r"
+
+
+def test_what_cannot_be_seen_is_written_as_an_escape(tmp_path: Path) -> None:
+    row = Finding("step", "?", Verdict.ERROR, None, f"The model raised: {NASTY}", f"<b>{NASTY}")
+    report = Report((row,), {"model": NASTY, "device": NASTY}, (f"A note {NASTY}",))
+    shown = [str(report), report.text(80), str(row), report.table().html(), report.table().markdown()]
+    shown += [report.to_html(tmp_path / "x.html"), report.to_json(tmp_path / "x.json")]
+    shown += [(tmp_path / name).read_text(encoding="utf-8") for name in ("x.html", "x.json")]
+    with pytest.raises(AssertionError) as caught:
+        report.require()
+    shown.append(str(caught.value))
+    for text in shown:
+        assert all(c == "\n" or c.isprintable() for c in text), text
+    assert "\\x1b" in shown[0]
+    assert json.loads(shown[-2])["model"] == NASTY

@@ -399,6 +399,33 @@ def test_a_damaged_checkpoint_is_named_with_the_remedy(damage, corpus, tmp_path)
         train(run, corpus, folder=tmp_path, progress=False)
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        *[lambda state, key=key: state.pop(key) for key in ("model", "optimizer", "step", "curve", "seconds")],
+        lambda state: state.update(model=3),
+        lambda state: state["model"].pop("embedding.weight"),
+        lambda state: state["model"].update({"embedding.weight": torch.zeros(3, 4)}),
+        lambda state: state.update(optimizer={"state": {}, "param_groups": []}),
+        lambda state: state.update(step="7"),
+        lambda state: state.update(step=-1),
+        lambda state: state.update(curve=None),
+    ],
+)
+def test_a_checkpoint_that_lacks_a_part_is_named_with_the_remedy(change, corpus, tmp_path):
+    run, path = Run("nope", 0, "smoke"), tmp_path / "nope-0.checkpoint"
+    model = run.model()
+    optimizer = training._adamw(model, run)
+    state = training._restore(path, run, corpus, model, optimizer)
+    state |= {"step": 3, "model": model.state_dict(), "optimizer": optimizer.state_dict()}
+    torch.save(state, path)
+    assert training._restore(path, run, corpus, model, optimizer)["step"] == 3
+    change(state)
+    torch.save(state, path)
+    with pytest.raises(ValueError, match=r"nope-0 is damaged .*remove .*nope-0\.checkpoint"):
+        training._restore(path, run, corpus, model, optimizer)
+
+
 def test_a_checkpoint_of_another_text_or_budget_is_refused(corpus, tmp_path, monkeypatch):
     run = Run("nope", 0, "smoke")
     train(run, corpus, folder=tmp_path, progress=False)
@@ -653,6 +680,32 @@ def test_results_come_in_the_order_of_their_seeds(corpus, tmp_path):
         results.write(Run("nope", seed, "smoke"), {}, corpus, "cpu", {"training_seconds": 1.0}, tmp_path)
     found = results.read("distance", "smoke", tmp_path)
     assert [result["config"]["seed"] for result in found["nope"]] == [0, 2, 10]
+
+
+def test_a_file_that_is_no_result_is_named(corpus, tmp_path):
+    path = results.write(Run("nope", 0, "smoke"), {}, corpus, "cpu", {}, tmp_path)
+    for name in ("nope-x.json", "nope-.json", "nope-²2.json"):
+        other = path.with_name(name)
+        other.write_text(path.read_text())
+        with pytest.raises(ValueError, match=rf"{name} is no result, whose name ends in a seed: move it"):
+            results.read("distance", "smoke", tmp_path)
+        other.unlink()
+    path.write_text("[" * 100_000)
+    with pytest.raises(ValueError, match=r"nope-0\.json is damaged"):
+        results.read("distance", "smoke", tmp_path)
+
+
+def test_a_corpus_without_a_name_is_said_to_have_none(corpus, tmp_path):
+    run = Run("nope", 0, "smoke")
+    path = results.write(run, {}, corpus, "cpu", {}, tmp_path)
+    result = json.loads(path.read_text())
+    del result["provenance"]["corpus_name"]
+    path.write_text(json.dumps(result))
+    found = results.read("distance", "smoke", tmp_path)["nope"][0]["provenance"]
+    assert found["corpus_name"] == "without a name" and found["corpus"] == corpus.digest
+    other = Corpus("another", corpus.train, corpus.held_out, "f" * 16, 2)
+    with pytest.raises(ValueError, match=r"without a name.*another"):
+        sweep([run], other, out=tmp_path, work=tmp_path, progress=False)
 
 
 def test_code_that_was_changed_marks_the_commit_and_results_do_not(tmp_path, monkeypatch):

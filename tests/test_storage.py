@@ -6,6 +6,8 @@ import struct
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
 from posenc import ENCODINGS, Learned, NoPE, RoPE
@@ -151,3 +153,99 @@ def test_a_saved_view_is_written_as_it_looks(tmp_path):
     model.blocks[0].query.weight = torch.nn.Parameter(weight.T)
     model.save(tmp_path / "model")
     assert torch.equal(Transformer.load(tmp_path / "model").blocks[0].query.weight, weight.T)
+
+
+# ---- what a file may say ---------------------------------------------------------------------------------------------
+
+SMALL = dict(vocabulary=5, layers=2, model_dim=4, heads=2, hidden=6, length=3, encoding="learned")
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    """A small model's file, and what was in it: bytes, tensors, and the configuration."""
+    path = tmp_path_factory.mktemp("small") / "model"
+    Transformer(**SMALL).save(path)
+    data = path.read_bytes()
+    config = json.loads(json.loads(data[8 : 8 + struct.unpack("<Q", data[:8])[0]])["__metadata__"]["posenc"])
+    return path.with_name("other"), data, load_file(path), config
+
+
+def said(written, **fields):
+    """The same file with other fields in its configuration; `...` leaves one out."""
+    path, _, tensors, config = written
+    changed = {name: value for name, value in {**config, **fields}.items() if value is not ...}
+    save_file(tensors, path, {"posenc": json.dumps(changed)})
+    return path
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"layers": 10**12}, r"blocks\.2\.attention_norm"),
+        ({"layers": 1}, r"blocks\.1\."),
+        ({"vocabulary": 10**12}, r"embedding\.weight"),
+        ({"model_dim": 10**12}, r"embedding\.weight"),
+        ({"hidden": 10**12}, r"blocks\.0\.contract\.weight, blocks\.0\.expand\.weight"),
+        ({"length": 10**12}, r"encodings\.0\.table"),
+        ({"heads": 10**12}, "model_dim"),
+        ({"vocabulary": ...}, "vocabulary"),
+        ({"vocabulary": "5"}, "vocabulary"),
+        ({"vocabulary": True}, "vocabulary"),
+        ({"layers": 2.0}, "layers"),
+        ({"length": float("nan")}, "length"),
+        ({"window": float("inf")}, "window"),
+        ({"window": -1}, "window"),
+        ({"scale": float("nan")}, "scale"),
+        ({"dropout": 2}, "dropout"),
+        ({"backend": "x"}, "backend"),
+        ({"encoding": "x"}, "encoding"),
+        ({"encoding": ["rope"]}, "encoding"),
+        ({"causal": "no"}, "causal"),
+        ({"colour": 3}, "colour"),
+    ],
+)
+def test_what_no_model_can_be_is_refused_by_name(fields, words, written):
+    with pytest.raises(ValueError, match=words):
+        Transformer.load(said(written, **fields))
+
+
+def test_a_configuration_that_is_nested_without_end_is_refused(written):
+    path, _, tensors, _ = written
+    save_file(tensors, path, {"posenc": '{"class": ' + "[" * 100_000 + "]" * 100_000 + "}"})
+    with pytest.raises(ValueError, match="use a file that"):
+        Transformer.load(path)
+
+
+def test_older_files_lack_fields_that_have_defaults(written):
+    loaded = Transformer.load(said(written, backend=..., sinks=..., window=..., scale=...))
+    assert loaded.config.backend == "dense" and loaded.config.window is None
+
+
+SCALARS = st.none() | st.booleans() | st.integers(-3, 9) | st.integers() | st.floats() | st.text(max_size=6)
+ANYTHING = st.recursive(
+    SCALARS, lambda x: st.lists(x, max_size=3) | st.dictionaries(st.text(max_size=3), x, max_size=3)
+)
+FIELDS = st.sampled_from([*Transformer(**SMALL).config.__dataclass_fields__, "class", "other"])
+
+
+@settings(max_examples=60)
+@given(fields=st.dictionaries(FIELDS, ANYTHING | st.just(...), min_size=1, max_size=3))
+def test_whatever_a_file_says_it_is_a_model_or_a_valueerror(fields, written):
+    try:
+        loaded = Transformer.load(said(written, **fields))
+    except ValueError:
+        return
+    assert loaded(torch.tensor([[0, 1, 2]])).shape == (1, 3, 5)
+
+
+@settings(max_examples=60)
+@given(at=st.integers(0, 1500), bits=st.integers(1, 255), cut=st.integers(0, 40))
+def test_whatever_bytes_are_wrong_it_is_a_model_or_a_valueerror(at, bits, cut, written):
+    path, data, *_ = written
+    damaged = bytearray(data)
+    damaged[at % len(damaged)] ^= bits
+    path.write_bytes(damaged[: len(damaged) - max(0, cut - 20)])
+    try:
+        Transformer.load(path)
+    except ValueError:
+        return

@@ -86,6 +86,13 @@ def test_markdown():
     )
 
 
+def test_markdown_has_no_tags_but_those_that_stand_in_code():
+    nasty = "`x` <script>alert(1)</script> `"
+    shown = Table(["a", nasty], [(nasty, "a|b")], caption="`<i>` <b>", note="<u>").markdown()
+    assert "`<i>` \\<b>" in shown and "\\<u>" in shown and r"a\|b" in shown
+    assert "<script" not in shown.replace(r"\<", "") and "</script" not in shown.replace(r"\<", "")
+
+
 def test_text_in_a_notebook_and_html_in_the_book(monkeypatch):
     table = Table(["a"], [["1"]])
     monkeypatch.delenv("POSENC_BOOK", raising=False)

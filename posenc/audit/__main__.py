@@ -1,6 +1,11 @@
-"""The audit's command line: `python -m posenc.audit --help`."""
+"""The audit's command line: `posenc-audit --help`, or `python -m posenc.audit --help`."""
 
 from __future__ import annotations
+
+import sys
+
+if __name__ == "__main__" and not sys.flags.safe_path:
+    del sys.path[:1]  # the present folder, which may be somebody's: a file transformers.py in it is no transformers
 
 import argparse
 import contextlib
@@ -8,7 +13,6 @@ import importlib
 import inspect
 import json
 import os
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -16,10 +20,11 @@ from typing import Any
 
 from torch import nn
 
-from posenc.audit.adapter import first_line
+from posenc.audit.adapter import first_line, said
 from posenc.audit.called import needed
 from posenc.audit.checks import CHECKS
 from posenc.audit.config import Reading, read_config
+from posenc.audit.printable import printable
 from posenc.audit.report import Report
 from posenc.audit.run import audit
 
@@ -33,7 +38,10 @@ WHAT is one of
   MODULE:OBJECT, such as my.package:model: a torch module, a function of tokens (B, L), a posenc.audit.Adapter,
   or a class or function without arguments that makes one. It is imported, so its code runs.
 
-The exit status is 0 if nothing fails, 1 if something does, 2 if the audit cannot run."""
+Do not call `python -m` inside a folder from elsewhere: Python itself looks for modules there first. posenc-audit does
+not, and neither does `python -P -m`.
+
+The exit status is 0 if nothing fails, 1 if something does, 2 if the audit cannot run or no test applies."""
 
 
 class Cannot(Exception):
@@ -56,17 +64,23 @@ def main(arguments: list[str] | None = None) -> int:
     except BrokenPipeError:  # as when the output goes to `head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return PASSED
-    except (Cannot, ValueError, OSError) as error:
-        print(f"posenc.audit: {first_line(error, 400)}", file=sys.stderr)
-        return CANNOT
     except KeyboardInterrupt:
         print("\nstopped", file=sys.stderr)
         return 130
+    except BaseException as error:  # status 1 would say that a test fails
+        print(printable(f"posenc.audit: {_line(error)}"), file=sys.stderr)
+        return CANNOT
+
+
+def _line(error: BaseException) -> str:
+    """An error in one line, with its class unless the sentence is posenc's own."""
+    own = type(error) is ValueError or type(error).__module__.split(".")[0] in ("posenc", "__main__")
+    return first_line(error, 400) if own and str(error) else said(error, 400)
 
 
 def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
-        prog="python -m posenc.audit", description=ABOUT, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="posenc-audit", description=ABOUT, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     made.add_argument("what", metavar="WHAT", nargs="?", help="a folder, or MODULE:OBJECT")
     made.add_argument("--only", metavar="TESTS", help="names of tests, with commas between them")
@@ -101,6 +115,8 @@ def _audit(args: argparse.Namespace) -> int:
         if args.json:
             report.to_json(args.json)
         print(report.text(min(140, max(80, os.get_terminal_size().columns)) if sys.stdout.isatty() else 118))
+    if not report.tried:
+        raise Cannot("no test that was asked for applies to this model, so nothing was tried")
     return PASSED if report.passed else FAILED
 
 
@@ -115,7 +131,7 @@ def _model(args: argparse.Namespace) -> tuple[Any, Reading | None, tuple[str, ..
     notes = () if made is None else made.notes
     try:
         reading = replace(read_config(model.config), scheme="unknown")  # what a shift does is for the tests to say
-    except (ValueError, TypeError):  # a field that cannot be read is the business of --config
+    except Exception:  # a field that cannot be read is the business of --config
         reading = None
     return model, reading, tuple(f"{note[:1].upper()}{note[1:].rstrip('.')}." for note in notes)
 
@@ -133,8 +149,10 @@ def imported(what: str) -> Any:
         sys.path.insert(0, os.getcwd())
     try:
         found: Any = importlib.import_module(module_name)
-    except Exception as error:  # what is imported may raise anything
-        raise Cannot(f"{module_name} cannot be imported: {type(error).__name__}: {first_line(error)}") from error
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # what is imported may raise anything
+        raise Cannot(f"{module_name} cannot be imported: {_raised(error)}") from error
     for part in name.split("."):
         if not hasattr(found, part):
             raise Cannot(f"{module_name} has no {name!r}")
@@ -150,8 +168,16 @@ def imported(what: str) -> Any:
         return found
     try:
         return found()
-    except Exception as error:
-        raise Cannot(f"{what}() raises {type(error).__name__}: {first_line(error)}") from error
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        raise Cannot(f"{what}() raises {_raised(error)}") from error
+
+
+def _raised(error: BaseException) -> str:
+    """What code that was imported raised, and what to do where it ends the program."""
+    ends = ": put what runs and ends under if __name__ == '__main__'" if isinstance(error, SystemExit) else ""
+    return said(error) + ends
 
 
 def _config(args: argparse.Namespace) -> int:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, Protocol, runtime_checkable
 
 import torch
@@ -14,6 +17,10 @@ class Refused(Exception):
 
 class Unfit(ValueError):
     """What the model takes or returns is not what the audit can use; the message says what is."""
+
+
+class Ended(Exception):
+    """The model ends the program, as `sys.exit` does; it is told like any other exception of a model."""
 
 
 @runtime_checkable
@@ -61,6 +68,72 @@ class Adapter(Protocol):
             Refused: if the model has no such argument.
         """
         ...
+
+
+_endings: ContextVar[list[Ended] | None] = ContextVar("endings", default=None)
+_watched: ContextVar[dict[str, float] | None] = ContextVar("watched", default=None)
+
+
+@contextmanager
+def endings() -> Iterator[list[Ended]]:
+    """Collects how often a model ends the program: some calls only try what a model takes, and go on without."""
+    found: list[Ended] = []
+    token = _endings.set(found)
+    try:
+        yield found
+    finally:
+        _endings.reset(token)
+
+
+@contextmanager
+def watched() -> Iterator[dict[str, float]]:
+    """Collects inputs that a model changes: by name, the largest share of the entries that became others."""
+    changed: dict[str, float] = {}
+    token = _watched.set(changed)
+    try:
+        yield changed
+    finally:
+        _watched.reset(token)
+
+
+def ask(function: Callable[..., Any], *given: Any, **named: Any) -> Any:
+    """Calls a model, or what belongs to one, with copies of tokens, positions and masks: it may change its inputs.
+
+    Logits come back as a copy, too: it may use the same memory in its next call.
+
+    Raises:
+        Ended: if it ends the program.
+    """
+    names = ("tokens", "state", "positions", "mask") if len(given) == 4 else ("tokens", "positions", "mask")
+    inputs = [*zip(names, given, strict=False), *named.items()]
+    copies = [_own(value) for _, value in inputs]
+    count = len(inputs) - len(named)
+    try:
+        out = function(*copies[:count], **dict(zip(named, copies[count:], strict=True)))
+    except SystemExit as error:
+        ended = Ended(f"the model ends the program, SystemExit({'' if error.code is None else error.code!r})")
+        if (seen := _endings.get()) is not None:
+            seen.append(ended)
+        raise ended from error
+    if (changed := _watched.get()) is not None:
+        for (name, value), mine in zip(inputs, copies, strict=True):
+            if mine is not value and (share := _differs(mine, value)):
+                changed[name] = max(share, changed.get(name, 0.0))
+    if isinstance(out, Tensor):
+        return out.clone()
+    return tuple(x.clone() if isinstance(x, Tensor) else x for x in out) if type(out) is tuple else out
+
+
+def _own(value: Any) -> Any:
+    """A copy of a tensor of whole numbers; anything else, such as a cache, as it is."""
+    return value.clone() if isinstance(value, Tensor) and not value.is_floating_point() else value
+
+
+def _differs(one: Tensor, other: Tensor) -> float:
+    """The share of entries that differ; all of them where the shapes do."""
+    if one.shape != other.shape:
+        return 1.0
+    return float((one != other).double().mean()) if one.numel() else 0.0
 
 
 def found(out: Any) -> Tensor:

@@ -11,7 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from posenc.audit.adapter import Adapter, Refused, Unfit, device_of, found, kind, said
+from posenc.audit.adapter import Adapter, Ended, Refused, Unfit, ask, device_of, found, kind, said
+from posenc.audit.copies import module_of
 from posenc.audit.own import Own
 
 POSITIONS = ("positions", "position_ids", "pos", "input_pos", "pos_ids")
@@ -46,7 +47,7 @@ class Called:
 
     def __init__(self, model: Callable[..., Any], vocabulary: int | None = None) -> None:
         self.model = model
-        self.module = model if isinstance(model, nn.Module) else _owner(model)
+        self.module = module_of(model)
         function = model.forward if isinstance(model, nn.Module) else model
         names = _names(function)
         self._names, self.needed = names, needed(function)[1:]
@@ -86,7 +87,7 @@ class Called:
             count = _count(tokens)
             if self.rows is None:
                 try:
-                    found(self.model(tokens, **given, **{self.position_name: count.expand_as(tokens)}))
+                    found(ask(self.model, tokens, **given, **{self.position_name: count.expand_as(tokens)}))
                     self.rows = True
                 except Exception:  # it may take them as (L,)
                     self.rows = False
@@ -95,7 +96,7 @@ class Called:
             given = given | self._mask(torch.ones_like(tokens), self.mask_name)
         if self.targets:
             given = given | {"targets": tokens}
-        return self.model(tokens, **given)
+        return ask(self.model, tokens, **given)
 
     def _own_step(
         self, tokens: Tensor, state: Any, positions: Tensor | None = None, mask: Tensor | None = None
@@ -107,7 +108,7 @@ class Called:
         position_name = next((name for name in POSITIONS if name in names), None)
         mask_name = next((name for name in MASKS if name in names), None)
         given = self._positions(positions, position_name, "step") | self._mask(mask, mask_name, "step")
-        out = step(tokens, state, **given)
+        out = ask(step, tokens, state, **given)
         if not isinstance(out, tuple) or len(out) != 2:
             raise Unfit(f"step returns {kind(out)}: return the pair (logits, state)")
         return found(out[0]), out[1]
@@ -166,10 +167,12 @@ class Called:
 
     def _best(self, tokens: Tensor, forms: dict[Any, Tensor], name: str) -> Any:
         """The first form that changes nothing, though it says what is so anyway; else the first that does not raise."""
-        plain, able, problem = found(self._called(tokens, {})), [], None
+        plain, able, problem = found(self._called(tokens, {})).clone(), [], None
         for form, value in forms.items():
             try:
                 out = found(self._called(tokens, {name: value}))
+            except Ended:
+                raise
             except Exception as error:  # a model may raise anything at a shape that it does not expect
                 problem = problem or error
                 continue
@@ -234,7 +237,7 @@ def adapt(model: Any, *, vocabulary: int | None = None) -> Adapter:
     model = getattr(model, "_orig_mod", model)  # what torch.compile wraps
     if not callable(model):
         raise Unfit(f"{kind(model)} cannot be called: pass a module, a function of tokens, or an Adapter")
-    module = model if isinstance(model, nn.Module) else _owner(model)
+    module = module_of(model)
     if module is not None and any(each.is_meta for each in (*module.parameters(), *module.buffers())):
         raise Unfit("the weights are on the meta device and have no values: load them, or build the model anew")
     if isinstance(model, nn.Module) and hasattr(getattr(model, "config", None), "model_type"):
@@ -246,11 +249,6 @@ def adapt(model: Any, *, vocabulary: int | None = None) -> Adapter:
 
 def _count(tokens: Tensor) -> Tensor:
     return torch.arange(tokens.shape[1], device=tokens.device)
-
-
-def _owner(function: Any) -> nn.Module | None:
-    owner = getattr(function, "__self__", None)
-    return owner if isinstance(owner, nn.Module) else None
 
 
 def needed(function: Any) -> list[str]:

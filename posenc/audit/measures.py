@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import copy
 import io
 import re
+import threading
 import time
 import warnings
 from collections.abc import Iterator, Mapping
@@ -15,8 +15,11 @@ import torch
 
 from posenc.audit.adapter import Adapter
 from posenc.audit.checks import measure
+from posenc.audit.copies import copied
 from posenc.audit.probe import Measurement, Probe
 
+TURN = threading.RLock()
+"""Held by an audit: what `quiet` changes is the process's, and two threads would undo it for each other."""
 DTYPE = re.compile(r"dtype|[Dd]ouble|same type|Half|[Ff]loat|not implemented for")
 
 
@@ -65,7 +68,7 @@ class Measures:
         return off is not None and off <= self.tolerance
 
     def bad(self, name: str) -> bool:
-        """Whether there is a number, and it is not rounding; NaN is not."""
+        """Whether there is a number, and it is not rounding: NaN is bad, too."""
         off = self[name].off
         return off is not None and not off <= self.tolerance
 
@@ -117,10 +120,7 @@ class Measures:
         """The same model in float32."""
         if self._single is None and self.probe.adapter.module is not None:
             try:
-                adapter = copy.deepcopy(self.probe.adapter)
-                assert adapter.module is not None
-                adapter.module.float()
-                self._single = Probe(adapter, **self._same())
+                self._single = Probe(copied(self.probe.adapter, torch.float32), **self._same())
                 self._single.reference, self._single.angles = self.probe.reference, self.probe.angles
             except Exception:  # then float64 has to do
                 return None

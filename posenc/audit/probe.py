@@ -5,12 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from posenc.audit.adapter import Adapter, Refused, Unfit, device_of, found
+from posenc.audit.adapter import Adapter, Refused, Unfit, ask, device_of, found
 
 PADS = 5
 
@@ -75,7 +76,7 @@ class Probe:
     def logits(self, tokens: Tensor, positions: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
         """Logits (B, L, V); raises Unfit if they have another shape, and Slow after the deadline."""
         self.in_time()
-        out = found(self.adapter.logits(tokens, positions, mask))
+        out = found(ask(self.adapter.logits, tokens, positions, mask))
         if out.shape[:2] != tokens.shape:
             raise Unfit(_wrong(tokens, out))
         return out
@@ -102,11 +103,11 @@ class Probe:
         return torch.cat(outs, 1), state
 
     def able(self, name: str, otherwise: str) -> Any:
-        """A method that an adapter may have; raises Refused where it has none."""
+        """A method that an adapter may have, which gets copies as in `ask`; raises Refused where it has none."""
         method = getattr(self.adapter, name, None)
         if method is None:
             raise Refused(otherwise)
-        return method
+        return partial(ask, method)
 
     def in_time(self) -> None:
         if time.monotonic() > self.deadline:

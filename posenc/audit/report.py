@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from posenc._atomic import atomic
+from posenc.audit.printable import in_json, printable
 from posenc.audit.verdict import Finding, Verdict
 from posenc.table import Table
 
@@ -41,9 +42,14 @@ class Report:
         return len(self.findings)
 
     @property
+    def tried(self) -> bool:
+        """Whether any test applied: where none did, nothing is known of the model."""
+        return any(finding.verdict != Verdict.NOT_APPLICABLE for finding in self.findings)
+
+    @property
     def passed(self) -> bool:
-        """Whether nothing fails."""
-        return all(finding.passed for finding in self.findings)
+        """Whether nothing fails, and something was tried."""
+        return self.tried and all(finding.passed for finding in self.findings)
 
     @property
     def failures(self) -> tuple[Finding, ...]:
@@ -56,25 +62,25 @@ class Report:
         A test that is named and does not apply is not passed: nothing was tried.
 
         Args:
-            names: of tests. Without any, all have to pass that apply.
+            names: of tests. Without any, all have to pass that apply, and one has to apply.
 
         Raises:
             AssertionError: with what fails, what it means, and where to look.
             KeyError: if the report has no test of a name.
         """
         wanted = [self[name] for name in names] or list(self.findings)
-        missing = [f for f in wanted if names and f.verdict == Verdict.NOT_APPLICABLE]
+        missing = [f for f in wanted if (names or not self.tried) and f.verdict == Verdict.NOT_APPLICABLE]
         wrong = [f for f in wanted if not f.passed or f in missing]
-        if wrong:
-            raise AssertionError("\n".join(map(str, wrong)))
+        if wrong or not self.findings:
+            raise AssertionError("\n".join(map(str, wrong)) or "the report has no tests")
 
     def table(self) -> Table:
         """A row for each test that applies, with what it means and where to look; below, which do not apply and why."""
         shown = [f for f in self.findings if f.verdict != Verdict.NOT_APPLICABLE]
-        rows = [(f.name, f.verdict.value, f.size or None, f.meaning) for f in shown]
-        caption = f"{self.facts.get('model', 'model')}: {self.summary}"
+        rows = [(f.name, f.verdict.value, f.size or None, printable(f.meaning)) for f in shown]
+        caption = printable(f"{self.facts.get('model', 'model')}: {self.summary}")
         columns = ["test", "verdict", "off", "what it means, and where to look"]
-        return Table(columns, rows, caption=caption, note=" ".join([*self.notes, *self._left_out()]))
+        return Table(columns, rows, caption=caption, note=printable(" ".join([*self.notes, *self._left_out()])))
 
     def _left_out(self) -> list[str]:
         """Which tests do not apply, by the reason."""
@@ -102,7 +108,8 @@ class Report:
         later = [f.name for f in self.failures if f.cause.startswith("It follows from")]
         named = [name for name in bad if name not in later] or bad
         told = ", ".join(named) + (f", and {len(bad) - len(named)} that follow" if len(named) < len(bad) else "")
-        begin = f"{len(bad)} of {len(self.findings)} tests {fail} ({told})" if bad else "nothing fails"
+        good = "nothing fails" if self.tried else "no test applies"
+        begin = f"{len(bad)} of {len(self.findings)} tests {fail} ({told})" if bad else good
         return "; ".join([begin, *([", ".join(rest)] if rest else [])])
 
     def to_json(self, path: str | os.PathLike[str] | None = None) -> str:
@@ -128,7 +135,7 @@ class Report:
             "notes": list(self.notes),
             "findings": rows,
         }
-        text = json.dumps(whole, indent=1, ensure_ascii=False) + "\n"
+        text = in_json(json.dumps(whole, indent=1, ensure_ascii=False)) + "\n"
         return _written(text, path)
 
     def to_html(self, path: str | os.PathLike[str] | None = None) -> str:
@@ -149,7 +156,7 @@ class Report:
             f"<body><h1>{title}</h1><p><strong>{html.escape(self.summary)}.</strong></p>\n{self._rows_html()}\n{notes}"
             f"<dl>{facts}</dl></body></html>\n"
         )
-        return _written(page, path)
+        return _written(printable(page), path)
 
     def _rows_html(self) -> str:
         body = "".join(

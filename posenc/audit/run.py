@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import difflib
 import io
 import time
@@ -14,12 +13,13 @@ import torch
 from torch import nn
 
 from posenc._version import __version__
-from posenc.audit.adapter import Adapter, Unfit, first_line, said
+from posenc.audit.adapter import Adapter, Unfit, endings, said
 from posenc.audit.called import adapt
-from posenc.audit.causes import judge
+from posenc.audit.causes import comparable, judge
 from posenc.audit.checks import CHECKS, measure
 from posenc.audit.config import Reading, read_config
-from posenc.audit.measures import Measures, quiet
+from posenc.audit.copies import Uncopied, copied, module_of
+from posenc.audit.measures import TURN, Measures, quiet
 from posenc.audit.probe import ENDS, Probe
 from posenc.audit.report import Report
 from posenc.audit.verdict import Finding
@@ -44,10 +44,11 @@ def audit(
     """Asks a model the questions that find positional bugs.
 
     The model itself stays as it is: a copy gets new weights, at which positions matter, and float64 where that runs.
+    Audits in several threads wait for one another, since output, warnings and the random seed are the process's.
 
     Args:
         model: as for `adapt`: a module, a model of transformers, a function of tokens, or an `Adapter`.
-        only: names of tests; all unless given.
+        only: names of tests; all unless given. If the model's answers cannot be compared, `again` is there as well.
         more: whether to run those that take longer or are rarely needed, too (False).
         reference: a model or function that should give the same logits, and gets the same weights if it has parameters
             of the same names; or the angles by which pairs of channels should turn from one position to the next.
@@ -72,25 +73,45 @@ def audit(
         >>> audit(Transformer(50, layers=1, model_dim=32), only=["future", "shift"]).passed
         True
     """
-    begun = time.monotonic()
     if tokens < 8:
         raise ValueError(f"tokens is {tokens}: use 8 or more")
-    should = expected(configuration, reference)
-    names = chosen(only, more, should)
+    options = {"tokens": tokens, "seed": seed, "tolerance": tolerance, "seconds": seconds}
+    with TURN:
+        try:
+            with quiet(io.StringIO()):
+                should = expected(configuration, reference)
+            names = chosen(only, more, should)
+            with endings() as ended:
+                report = _report(model, names, should, randomise, progress, options)
+            if ended and report.passed:
+                raise Unfit(f"{ended[0]} in one of its calls, so that this audit says nothing")
+            return report
+        except SystemExit as error:  # in code of the model that no test asked for, such as how it is copied
+            raise Unfit(f"the model ends the program ({said(error)}): take that out of what it runs") from error
+
+
+def _report(
+    model: Any, names: list[str], should: Expected, randomise: bool | str,
+    progress: Callable[[str, int, int], None] | None, options: dict[str, Any],
+) -> Report:  # fmt: skip
+    """The report of tests by name."""
+    begun = time.monotonic()
     notes: list[str] = []
     with quiet(io.StringIO()):
-        given = adapt(model)
-        if should.reference is not None and randomise is not False and _shared(given, should.reference) is None:
-            randomise = False
-            notes.append("The reference has no parameters of the same names, so weights stay as they are.")
-        adapter, changed = _prepared(given, randomise, seed, notes)
-    options = {"tokens": tokens, "seed": seed, "tolerance": tolerance, "seconds": seconds}
-    probe = _probe(adapter, given, notes, **options)
-    if changed:
+        source = Source(model)
+        if randomise is True or (randomise == "auto" and source.size <= LARGE):
+            source.seed = options["seed"]
+        if source.seed is not None and (why := _unlike(source, should.reference)):
+            source.seed = None
+            notes.append(f"The reference {why}, so weights stay as they are.")
+    notes += source.notes()
+    probe = _probe(source, notes, **options)
+    if source.drawn:
         probe = _livelier(probe, notes, **options)
     probe.angles = should.angles
     if should.reference is not None:
-        probe.reference = _with_weights(should.reference, probe)
+        with quiet(io.StringIO()):
+            probe.reference = _with_weights(should.reference, probe)
     measures = Measures(
         probe, expects=should.scheme or getattr(probe.adapter, "scheme", None), reach=should.reach
     )  # fmt: skip
@@ -99,6 +120,8 @@ def audit(
         if progress is not None:
             progress(name, n, len(names))
         findings.append(judge(name, measures))
+    if "again" not in names and not comparable(measures):
+        findings.insert(0, judge("again", measures))  # why the others say nothing
     if measures.printed:
         notes.append(f"The model printed {measures.printed} lines, which are left out.")
     if measures.in_single:
@@ -110,10 +133,10 @@ def audit(
         "vocabulary": probe.adapter.vocabulary,
         "dtype": str(probe.full.dtype).removeprefix("torch."),
         "device": str(probe.device),
-        "weights": "drawn anew" if changed else "as they are",
+        "weights": "drawn anew" if source.drawn else "as they are",
         "tokens": probe.n,
-        "seed": seed,
-        "tolerance": tolerance,
+        "seed": options["seed"],
+        "tolerance": options["tolerance"],
         "seconds": round(time.monotonic() - begun, 2),
         "posenc": __version__,
         "torch": torch.__version__,
@@ -130,7 +153,7 @@ class Expected:
     angles: list[list[float]] = field(default_factory=list)
     reach: int | None = None
     """How far a token acts through all windows, if all layers have one."""
-    reference: Adapter | None = None
+    reference: Source | None = None
 
 
 def expected(configuration: Any, reference: Any) -> Expected:
@@ -150,7 +173,7 @@ def expected(configuration: Any, reference: Any) -> Expected:
     ):
         angles = [[float(each) for each in reference]]
     elif reference is not None:
-        other = adapt(reference)
+        other = Source(reference)
     return Expected(scheme, angles, reach, other)
 
 
@@ -159,9 +182,11 @@ def chosen(only: Iterable[str] | None, more: bool, should: Expected | None = Non
     rows = {name: each for name, each in CHECKS.items() if not each.partner}
     if only is None:
         should = should or Expected()
-        left_out = [*["reference"] * (should.reference is None), *["angles"] * (not should.angles)]
+        left_out = [name for name in ("reference", "angles") if not getattr(should, name)]
         return [name for name, each in rows.items() if (more or not each.more) and name not in left_out]
     only = [only] if isinstance(only, str) else list(only)
+    if not only:
+        raise ValueError("only names no test: name one or more, or leave it out to run all")
     for name in only:
         if name not in rows:
             near = difflib.get_close_matches(name, rows, n=2) or list(rows)
@@ -169,55 +194,98 @@ def chosen(only: Iterable[str] | None, more: bool, should: Expected | None = Non
     return [name for name in rows if name in only]
 
 
-def _prepared(given: Adapter, randomise: bool | str, seed: int, notes: list[str]) -> tuple[Adapter, bool]:
-    """A copy in eval mode, with new weights if they are wanted."""
-    module = given.module
-    if module is None:
-        notes.append("A function: its weights are as they are, in their own precision.")
-        return given, False
-    size = sum(p.numel() for p in module.parameters())
-    try:
-        adapter = copy.deepcopy(given)
-    except Exception as error:  # locks, handles, tensors with a history: a module may hold anything
-        notes.append(f"The model cannot be copied ({first_line(error, 60)}): it is audited as it is.")
-        return given, False
-    if adapter.module is module:  # an attribute of the adapter's class
-        adapter.module = copy.deepcopy(module)
-    assert adapter.module is not None
-    if module.training:
-        adapter.module.eval()
-        if any(isinstance(m, nn.Dropout) and m.p for m in module.modules()):
+class Source:
+    """What gives adapters of a model: each of a new copy, or of the model itself where it cannot be copied.
+
+    Args:
+        model: as for `audit`.
+        seed: of new weights; the model's own are kept where it is None (None).
+    """
+
+    def __init__(self, model: Any, seed: int | None = None) -> None:
+        self.model = getattr(model, "_orig_mod", model)  # what torch.compile wraps
+        self.module = module_of(self.model)
+        self.seed = seed
+        self.why = ""
+        """Why the model cannot be copied."""
+        self._first: Any = None
+        if self.module is not None:
+            try:
+                self._first = copied(self.model)
+            except Uncopied as error:
+                self.why = str(error)
+
+    @property
+    def copies(self) -> bool:
+        """Whether adapters are of copies."""
+        return self.module is not None and not self.why
+
+    @property
+    def drawn(self) -> bool:
+        """Whether weights are drawn anew."""
+        return self.copies and self.seed is not None and self.size > 0
+
+    @property
+    def size(self) -> int:
+        """How many parameters it has."""
+        return 0 if self.module is None else sum(p.numel() for p in self.module.parameters())
+
+    def adapter(self) -> Adapter:
+        """Of a copy in eval mode, with new weights if there is a seed; of the model itself if it cannot be copied."""
+        if not self.copies:
+            return adapt(self.model)
+        made, self._first = self._first if self._first is not None else copied(self.model), None
+        module = module_of(made)
+        assert self.module is not None and module is not None
+        if self.module.training:
+            module.eval()
+        adapter = adapt(made)
+        if self.drawn:
+            draw(module, self.seed or 0)
+        return adapter
+
+    def notes(self) -> list[str]:
+        """What a reader of the report has to know of it."""
+        if self.module is None:
+            return ["A function: its weights are as they are, in their own precision."]
+        if self.why:
+            return [f"The model cannot be copied ({self.why}): it is audited as it is."]
+        notes = []
+        if self.module.training and any(isinstance(m, nn.Dropout) and m.p for m in self.module.modules()):
             notes.append("The model was in training mode, with dropout; the audit used a copy in eval mode.")
-    wanted = randomise is True or (randomise == "auto" and size <= LARGE)
-    if wanted and size:
-        draw(adapter.module, seed)
-    elif size:
-        notes.append(
-            "Weights are the model's own: with nearly uniform attention, as after initialisation, bugs stay hidden; "
-            "see `order`."
-        )
-    return adapter, wanted and size > 0
+        if self.size and not self.drawn:
+            notes.append(
+                "Weights are the model's own: with nearly uniform attention, as after initialisation, bugs stay "
+                "hidden; see `order`."
+            )
+        return notes
 
 
-def _probe(adapter: Adapter, given: Adapter, notes: list[str], **options: Any) -> Probe:
-    """With the first of float64 and float32 in which logits are finite; in the model's own dtype if it is no copy."""
+def _probe(source: Source, notes: list[str], **options: Any) -> Probe:
+    """With the first of float64 and float32 in which logits are finite; in the model's own dtype if it is no copy.
+
+    There is one copy at a time: in float64, a large model's is twice as large as the model.
+    """
     problem: Exception | None = None
-    copied = adapter.module is not None and adapter is not given
-    for dtype in (torch.float64, torch.float32) if copied else (None,):
+    for dtype in (torch.float64, torch.float32) if source.copies else (None,):
+        with quiet(io.StringIO()):
+            adapter = source.adapter()
+        told: list[str] = []
         try:
-            cast = copy.deepcopy(adapter) if dtype == torch.float64 else adapter
-            if dtype is not None and cast.module is not None:
-                cast.module.to(dtype)
-            probe = _fitting(cast, notes, **options)
+            if dtype is not None and adapter.module is not None:
+                adapter.module.to(dtype)
+            probe = _fitting(adapter, told, **options)
+            if bool(probe.full.isfinite().all()) or dtype != torch.float64:
+                if dtype == torch.float32:
+                    told.append("In float32, since float64 does not run or is not finite.")
+                notes += told
+                return probe
+            del probe
         except Unfit:
             raise
         except Exception as error:  # no float64 on this device, or in this kernel
-            problem = error
-            continue
-        if bool(probe.full.isfinite().all()) or dtype != torch.float64:
-            if dtype == torch.float32:
-                notes.append("In float32, since float64 does not run or is not finite.")
-            return probe
+            problem = error.with_traceback(None)  # which would keep the copy
+        del adapter
     raise Unfit(
         f"the model cannot be called with {options['tokens']} tokens: {said(problem or Exception())}"
     ) from problem
@@ -246,27 +314,35 @@ def _livelier(probe: Probe, notes: list[str], **options: Any) -> Probe:
     return probe
 
 
-def _shared(given: Adapter, reference: Adapter) -> dict[str, nn.Parameter] | None:
-    """The reference's parameters, if they are those of the model by name and shape."""
-    if given.module is None or reference.module is None:
-        return None
-    ours, theirs = (dict(each.named_parameters()) for each in (given.module, reference.module))
-    same = {name: each.shape for name, each in ours.items()} == {name: each.shape for name, each in theirs.items()}
-    return theirs if same and ours else None
+def _unlike(source: Source, reference: Source | None) -> str:
+    """Why a reference cannot get the model's new weights; "" if it can, or there is none."""
+    if reference is None:
+        return ""
+    if not _same_names(source, reference):
+        return "has no parameters of the same names"
+    return f"cannot be copied ({reference.why})" if reference.why else ""
 
 
-def _with_weights(reference: Adapter, probe: Probe) -> Adapter:
-    """A copy of the reference with the weights of the model, in its dtype; itself if its parameters are others."""
-    if _shared(probe.adapter, reference) is None:
-        return reference
-    reference = copy.deepcopy(reference)
-    assert reference.module is not None and probe.adapter.module is not None
-    reference.module.eval().to(probe.device, probe.full.dtype)
+def _same_names(one: Source | Adapter, other: Source) -> bool:
+    """Whether both have parameters, and the same ones by name and shape."""
+    if one.module is None or other.module is None:
+        return False
+    ours, theirs = ({name: p.shape for name, p in m.named_parameters()} for m in (one.module, other.module))
+    return bool(ours) and ours == theirs
+
+
+def _with_weights(reference: Source, probe: Probe) -> Adapter:
+    """The reference with the weights of the model, in its dtype; as it is if its parameters are others."""
+    adapter = reference.adapter()
+    if not reference.copies or not _same_names(probe.adapter, reference):
+        return adapter
+    assert adapter.module is not None and probe.adapter.module is not None
+    adapter.module.eval().to(probe.device, probe.full.dtype)
     ours = dict(probe.adapter.module.named_parameters())
     with torch.no_grad():
-        for name, each in reference.module.named_parameters():
+        for name, each in adapter.module.named_parameters():
             each.copy_(ours[name])
-    return reference
+    return adapter
 
 
 def _fitting(adapter: Adapter, notes: list[str], *, tokens: int, **options: Any) -> Probe:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from posenc.audit.printable import printable
+
 
 class Verdict(StrEnum):
     """What became of one test."""
@@ -36,7 +38,7 @@ class Finding:
 
     @property
     def passed(self) -> bool:
-        """Whether nothing is wrong, as in a pass, a property, and a test that does not apply."""
+        """Whether nothing is wrong, as in a pass, a property, and a test that does not apply: see `Report.require`."""
         return self.verdict not in (Verdict.FAILS, Verdict.ERROR)
 
     @property
@@ -49,8 +51,8 @@ class Finding:
     @property
     def meaning(self) -> str:
         """What it means, and where to look."""
-        return " ".join([*[self.cause] * bool(self.cause), *[f"Look at {self.look}."] * bool(self.look)])
+        return " ".join(filter(None, (self.cause, self.look and f"Look at {self.look}.")))
 
     def __str__(self) -> str:
         size = f", off by {self.size}" if self.size else ""
-        return f"{self.name} {self.verdict.value}{size}: {self.meaning}".rstrip(": ")
+        return printable(f"{self.name} {self.verdict.value}{size}: {self.meaning}".rstrip(": "))

@@ -54,7 +54,7 @@ def read(
     found: dict[str, list[Result]] = {}
     for run in asked:
         places = (folder / preset).glob(f"{run.stem}-*.json")
-        paths = sorted(places, key=lambda path: int(path.stem.rpartition("-")[2]))
+        paths = sorted(places, key=_seed)
         results = [load(path) for path in paths]
         for path, result in zip(paths, results, strict=True):
             if other := foreign(result, dataclasses.replace(run, seed=result["config"]["seed"]), design):
@@ -103,7 +103,9 @@ def load(path: Path) -> Result:
     try:
         result: Result = json.loads(path.read_text())
         result["digest"], result["config"]["seed"], result["provenance"]["commit"]
-    except (ValueError, KeyError, TypeError) as error:
+        if "corpus" in result["provenance"]:
+            result["provenance"].setdefault("corpus_name", "without a name")
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"{path.name} is damaged: remove it, and run the sweep again") from error
     return result
 
@@ -169,6 +171,14 @@ def commit() -> str:
         return ""
     changed = [line for line in run[1].splitlines() if "lab/results/" not in line]
     return run[0] + ("+" if changed else "")
+
+
+def _seed(path: Path) -> int:
+    """The seed at the end of a result's name. Raises ValueError if there is none."""
+    seed = path.stem.rpartition("-")[2]
+    if not (seed.isascii() and seed.isdigit()):
+        raise ValueError(f"{path.name} is no result, whose name ends in a seed: move it out of {path.parent}")
+    return int(seed)
 
 
 def _rounded(x: Any) -> Any:

@@ -222,8 +222,14 @@ def _restore(
         raise ValueError(f"the checkpoint of {run.name} is damaged ({type(error).__name__}); {remedy}") from error
     if not same:
         raise ValueError(f"the checkpoint of {run.name} is of another configuration or corpus; {remedy}")
-    model.load_state_dict(state.pop("model"))
-    optimizer.load_state_dict(state.pop("optimizer"))
+    try:
+        model.load_state_dict(state.pop("model"))
+        optimizer.load_state_dict(state.pop("optimizer"))
+        kinds = all(type(state[key]) is type(start[key]) for key in start)
+    except Exception as error:  # it lacks a part, or has one of other names, shapes or kinds
+        raise ValueError(f"the checkpoint of {run.name} is damaged ({type(error).__name__}); {remedy}") from error
+    if not kinds or not 0 <= state["step"] <= run.steps:
+        raise ValueError(f"the checkpoint of {run.name} is damaged (at step {state['step']!r}); {remedy}")
     return state
 
 

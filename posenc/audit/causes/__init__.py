@@ -19,14 +19,27 @@ HEALED = {
 def judge(name: str, m: Measures) -> Finding:
     """The row of one test; it and the partners that it needs are measured if they were not."""
     question = CHECKS[name].question
-    if name != "again" and not m.ok("again"):
-        return Finding(name, question, NONE, None, "No answer is the same twice (again), so nothing can be compared.")
+    if name != "again" and not comparable(m):
+        return Finding(name, question, NONE, None, f"{_incomparable(m['again'])}, so nothing can be compared.")
     found = m[name]
     said = _general(found, m) or (JUDGES[name](found, m) if name in JUDGES else _plain(found, m))
     if said.verdict == FAILS and name != "again" and (words := m.healed(name)):
         said = _healed(said, words, getattr(m.probe.adapter, "explained", {}).get(words, ""))
     off = found.off if said.off is None else said.off
     return Finding(name, question, said.verdict, off, said.cause, said.look)
+
+
+def comparable(m: Measures) -> bool:
+    """Whether answers of the model can be compared: not if they are not finite, random, or no answers."""
+    return m.ok("again") or (m["again"].refused is not None and not m["again"].raised)  # it took too long to ask
+
+
+def _incomparable(again: Measurement) -> str:
+    if again.raised:
+        return "The model raises where a text is given twice (again)"
+    if again.details["finite"] < 1:
+        return "Logits are not finite (again)"
+    return "No answer is the same twice (again)"
 
 
 def _healed(said: Said, words: str, explained: str) -> Said:

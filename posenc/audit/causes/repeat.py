@@ -1,4 +1,4 @@
-"""Whether the answer is the same again."""
+"""Whether the answer is the same again, and the question stays as it was."""
 
 from __future__ import annotations
 
@@ -47,4 +47,17 @@ def _fresh(found: Measurement, m: Measures) -> Said:
     return Said(
         FAILS, f"After {m.probe.room} tokens the same text gives other logits, though not twice in a row (again).",
         "what grows with the longest text so far, such as a base or table that is enlarged and never made small again",
+    )  # fmt: skip
+
+
+@judges("inputs")
+def _inputs(found: Measurement, m: Measures) -> Said:
+    changed = found.details["changed"]
+    if not changed:
+        return Said(PASS)
+    names = " and ".join([", ".join(list(changed)[:-1]), list(changed)[-1]]).removeprefix(" and ")
+    return Said(
+        FAILS, f"A call changes its {names} in place: {max(changed.values()):.0%} of the entries. Whoever uses them "
+        "afterwards, as generation and a loss do, gets others. (The other tests give copies.)",
+        "operations in place on arguments, such as masked_fill_, clamp_ or +=: clone first",
     )  # fmt: skip

@@ -74,7 +74,7 @@ def measure(name: str, probe: Probe) -> Measurement:
         found = CHECKS[name].run(probe)
     except (Refused, Slow, NotImplementedError) as no:
         return Measurement(name, None, first_line(no) or type(no).__name__)
-    except Exception as error:  # a model may raise anything
+    except (Exception, SystemExit) as error:  # a model may raise anything
         return Measurement(name, None, f"{type(error).__name__}: {first_line(error)}", raised=True)
     found = found if isinstance(found, Found) else Found(found)
     return Measurement(name, found.off, None, found.note, details=found.details or {})

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import copy
-
 import torch
 from torch import Tensor
 
-from posenc.audit.adapter import Refused, said
+from posenc.audit.adapter import Refused, ask, found, said
 from posenc.audit.checks import Found, check
+from posenc.audit.copies import Uncopied, copied
 from posenc.audit.probe import ENDS, Probe
 
 FAR = 32768
@@ -75,17 +74,22 @@ def far(p: Probe) -> Found:
         raise Refused("is a function, and its weights cannot be rounded")
     if not p.adapter.takes_positions:
         raise Refused("takes no positions")
-    rounded, exact = copy.deepcopy(p.adapter), copy.deepcopy(p.adapter)
-    for adapter, dtype in ((exact, torch.float32), (rounded, torch.bfloat16)):
-        assert adapter.module is not None
-        adapter.module.to(dtype)
     try:
-        want, wanted = exact.logits(p.x), exact.logits(p.x, p.pos + FAR)
-        near, there = rounded.logits(p.x), rounded.logits(p.x, p.pos + FAR)
+        want, wanted = _two_places(p, torch.float32)
+        near, there = _two_places(p, torch.bfloat16)
+    except Uncopied as error:
+        raise Refused(f"cannot be copied ({error}), and its weights would be rounded") from error
     except ENDS as error:
         raise Refused(f"does not run in bfloat16, or at positions so far: {said(error)}") from error
     noise, moved, exactly = _rms(near - want), _rms(there - near), _rms(wanted - want)
     return Found(moved, details={"noise": noise, "exactly": exactly, "unit": _rms(want)})
+
+
+def _two_places(p: Probe, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Logits of the text at its own positions and far out, in another precision."""
+    adapter = copied(p.adapter, dtype)
+    near, far = (found(ask(adapter.logits, p.x, pos)) for pos in (None, p.pos + FAR))
+    return near, far
 
 
 def _rms(x: Tensor) -> float:

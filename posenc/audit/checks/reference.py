@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from posenc.audit.adapter import Refused
+from posenc.audit.adapter import Adapter, Refused, ask, found
 from posenc.audit.checks import Found, check
 from posenc.audit.probe import Probe
 
@@ -21,9 +21,9 @@ def reference(p: Probe) -> Found:
     """With default positions, and with positions that are given, where both models take them."""
     other = _reference(p)
     p.in_time()
-    sizes = {"default": p.off(p.logits(p.x), other.logits(p.x))}
+    sizes = {"default": p.off(p.logits(p.x), _theirs(other, p.x))}
     if p.adapter.takes_positions and other.takes_positions:
-        sizes["positions"] = p.off(p.logits(p.x, p.pos + 5), other.logits(p.x, p.pos + 5))
+        sizes["positions"] = p.off(p.logits(p.x, p.pos + 5), _theirs(other, p.x, p.pos + 5))
     return Found(max(sizes.values()), details=sizes)
 
 
@@ -45,7 +45,7 @@ def reference_at(p: Probe) -> Found:
     for words, change in changes.items():
         p.in_time()
         try:
-            sizes[words] = p.off(out, other.logits(p.x, change(p.pos)))
+            sizes[words] = p.off(out, _theirs(other, p.x, change(p.pos)))
         except (IndexError, RuntimeError, ValueError):
             continue
     best = min(sizes, key=lambda words: sizes[words], default="")
@@ -109,6 +109,10 @@ class Turns(TorchFunctionMode):
         if not any(len(rates) == len(known) and abs(rates[0] - known[0]) < 1e-9 and
                    abs(rates[-1] - known[-1]) < 1e-12 for known in self.rates):  # fmt: skip
             self.rates.append(rates)
+
+
+def _theirs(other: Adapter, *given: Tensor) -> Tensor:
+    return found(ask(other.logits, *given))
 
 
 def _reference(p: Probe) -> Any:

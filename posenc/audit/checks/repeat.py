@@ -1,12 +1,16 @@
-"""Is the answer the same again: a second time, beside other texts, after a long one?"""
+"""Is the answer the same again, a second time, beside other texts, after a long one; and is the question?"""
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
 import torch
 
-from posenc.audit.adapter import Refused
+from posenc.audit.adapter import Ended, Refused, watched
 from posenc.audit.checks import Found, check
-from posenc.audit.probe import Probe
+from posenc.audit.probe import ENDS, Probe
 
 
 @check("the same text twice: the same logits?")
@@ -49,6 +53,24 @@ def fresh(p: Probe) -> float:
     size = p.off(after, p.full)
     p.full = after  # what follows is compared with the model as it is now
     return size
+
+
+@check("tokens, positions and mask after a call: as they were before?")
+def inputs(p: Probe) -> Found:
+    """The largest share of an input's entries that a call changes; by a cache, too, where there is one."""
+    x, mask, positions = p.left()
+    calls: list[Callable[[], Any]] = [lambda: p.logits(p.x)]
+    if p.adapter.takes_positions:
+        calls.append(lambda: p.logits(p.x, p.pos + 1))
+    if p.adapter.takes_mask:
+        calls.append(lambda: p.logits(x, positions if p.adapter.takes_positions else None, mask))
+    if getattr(p.adapter, "step", None) is not None:
+        calls.append(lambda: p.run([p.n - 1, 1]))
+    with watched() as changed:
+        for call in calls:
+            with contextlib.suppress(*ENDS, Refused, Ended):  # which tests of positions, padding and steps tell
+                call()
+    return Found(max(changed.values(), default=0.0), details={"changed": changed})
 
 
 def _beside(p: Probe, row: int) -> float:

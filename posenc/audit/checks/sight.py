@@ -65,10 +65,11 @@ def gradient(p: Probe) -> Found:
     handle = embedding.register_forward_hook(hook)
     try:
         with torch.enable_grad():
-            p.logits(p.x)[:, -1].square().sum().backward()
+            loss = p.logits(p.x)[:, -1].square().sum()
     finally:
         handle.remove()
-    grad = kept[0].grad if kept else None
+    # Of this output alone: gradients of all weights would be a second model in memory
+    grad = torch.autograd.grad(loss, kept[0], allow_unused=True)[0] if kept else None
     size = torch.zeros(p.n) if grad is None else grad.reshape(-1, grad.shape[-1])[-p.n :].norm(dim=-1).cpu()
     finite = bool(size.isfinite().all())
     lost: list[int] = []

@@ -200,7 +200,7 @@ class TransformersAdapter:
                 setattr(text, name, value)
             with quiet(), torch.random.fork_rng(devices=[]):
                 model = type(self.model)._from_config(config)
-            model.load_state_dict(self.model.state_dict(), strict=False)
+            model.load_state_dict(self.model.state_dict(), strict=False, assign=True)  # the same memory
         except Exception:  # a class may check its fields against one another: then there is no such variant
             return None
         return TransformersAdapter(model.to(self.model.device, dtype).train(self.model.training))

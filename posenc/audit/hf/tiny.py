@@ -13,8 +13,10 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import io
 import json
 import logging
+import math
 import os
 import re
 import warnings
@@ -39,6 +41,7 @@ from posenc.audit.hf.rules import (
     rule,
 )
 from posenc.audit.hf.special import NOT_ASKED, SPECIAL, Special
+from posenc.audit.measures import TURN
 
 TESTED = (5, 23)  # the version of transformers that rules and findings were tested with
 LARGEST = 30_000_000  # parameters: a shape with more is no tiny one
@@ -147,8 +150,8 @@ def load(folder: str | os.PathLike[str], *, dtype: torch.dtype = torch.float32) 
         dtype: of the weights in memory.
 
     Raises:
-        CannotBuild: without a configuration or safetensors, for an unknown type, or where the weights do not fit into
-            memory.
+        CannotBuild: without a configuration or safetensors, for an unknown type, where a file is damaged or weights
+            are missing, and where they do not fit into memory.
     """
     data = read(folder)
     files = sorted(_folder(folder).glob("*.safetensors"))
@@ -157,22 +160,80 @@ def load(folder: str | os.PathLike[str], *, dtype: torch.dtype = torch.float32) 
             f"{folder} has no weights as *.safetensors; other formats can hold code and are not opened: audit the "
             f"tiny model of its config.json instead, or convert the weights"
         )
-    # Read as stored, then cast, then copied once by the audit, which changes nothing of the caller's
-    stored = sum(path.stat().st_size for path in files)
-    needed, free = 3 * stored, available_memory()
+    _indexed(folder)
+    needed, free = _needed(files), available_memory()
     if free is not None and needed > free:
         raise CannotBuild(
-            f"the weights in {folder} take {stored / 1e9:.1f} GB and an audit of them {needed / 1e9:.1f} GB, and "
-            f"{free / 1e9:.1f} GB of memory are free: audit the tiny model instead, which needs no weights"
+            f"an audit of the weights in {folder} takes {needed / 1e9:.1f} GB, and {free / 1e9:.1f} GB of memory are "
+            f"free: audit the tiny model instead, which needs no weights"
         )
-    with quiet():
+    with quiet(), contextlib.redirect_stderr(io.StringIO()):  # a bar of progress
         from transformers import AutoModelForCausalLM
 
         config = made(_class(data, str(folder)), data)
-        return AutoModelForCausalLM.from_pretrained(
-            os.fspath(_folder(folder)), config=config, dtype=dtype, local_files_only=True, trust_remote_code=False,
-            use_safetensors=True,
-        ).eval()  # fmt: skip
+        try:
+            loaded: Any = AutoModelForCausalLM.from_pretrained(
+                os.fspath(_folder(folder)), config=config, dtype=dtype, local_files_only=True, trust_remote_code=False,
+                use_safetensors=True, output_loading_info=True,
+            )  # fmt: skip
+        except RuntimeError as error:  # of sizes that do not fit
+            raise CannotBuild(f"the weights in {folder} do not fit its config.json: {_short(error)}") from error
+    model, told = loaded
+    _complete(folder, told)
+    return model.eval()
+
+
+def _needed(files: list[Path]) -> int:
+    """Bytes of memory that an audit of these weights takes at its peak, besides what activations take.
+
+    They are read in float32, copied for the audit, and cast to float64; a test may need one more copy in float32. That
+    is 8 times what lies in files of 16 bits, and 4 times for files of float32, with a fourth more to be safe.
+    """
+    from safetensors import SafetensorError, safe_open
+
+    count = 0
+    for path in files:
+        try:
+            with safe_open(path, framework="pt") as file:
+                count += sum(math.prod(file.get_slice(name).get_shape()) for name in file.keys())  # noqa: SIM118
+        except (SafetensorError, OSError) as error:
+            raise CannotBuild(
+                f"{path} is not a whole safetensors file ({_short(error)}): copy or download it again"
+            ) from error
+    return 20 * count
+
+
+def _indexed(folder: str | os.PathLike[str]) -> None:
+    """Raises CannotBuild if the index of the weights names files that are not there."""
+    path = _folder(folder) / "model.safetensors.index.json"
+    if not path.is_file():
+        return
+    try:
+        names = set(json.loads(path.read_text(encoding="utf-8"))["weight_map"].values())
+        missing = sorted(name for name in names if not (path.parent / name).is_file())
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OSError) as error:
+        raise CannotBuild(f"{path} is no index of weights ({_short(error)}): download it again") from error
+    if missing or not names:
+        raise CannotBuild(f"{path} names {_several(missing) or 'no files'}, which {folder} lacks: download them, too")
+
+
+def _complete(folder: str | os.PathLike[str], told: Mapping[str, Any]) -> None:
+    """Raises CannotBuild unless all weights of a model came from files: transformers draws what is missing."""
+    missing = sorted(told.get("missing_keys", ()))
+    other = sorted(map(str, told.get("mismatched_keys", ())))
+    if not missing and not other:
+        return
+    strange = sorted(told.get("unexpected_keys", ()))
+    hint = f"; the files have {_several(strange)}, which the model has not" if strange else ""
+    raise CannotBuild(
+        f"the weights in {folder} lack {_several(missing or other)}{hint}: transformers would draw them at random, so "
+        f"complete the files, or audit the tiny model instead"
+    )
+
+
+def _several(names: list[str]) -> str:
+    """A few of many names."""
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
 def read(folder: str | os.PathLike[str]) -> dict[str, Any]:
@@ -196,6 +257,8 @@ def read(folder: str | os.PathLike[str]) -> dict[str, Any]:
         data = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, OSError) as error:
         raise CannotBuild(f"{path} is not readable as JSON: {error}") from None
+    except RecursionError:
+        raise CannotBuild(f"{path} is nested too deeply to be a configuration") from None
     if not isinstance(data, dict):
         raise CannotBuild(f"{path} holds {type(data).__name__}, not an object of JSON")
     return trusted(data)
@@ -250,7 +313,7 @@ def available_memory() -> int | None:
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
     """Without the advice that transformers gives to those who mean to use a model."""
-    with warnings.catch_warnings():
+    with TURN, warnings.catch_warnings():  # warnings and verbosity are the process's
         warnings.simplefilter("ignore")
         from transformers.utils import logging as theirs
 
