@@ -1,5 +1,7 @@
 """posenc.attention, the one call: it turns, caches, hides and attends, and layers may share their masks."""
 
+from functools import partial
+
 import pytest
 import torch
 from torch import Tensor
@@ -21,7 +23,7 @@ from posenc import (
     frequencies,
     sliding_window,
 )  # fmt: skip
-from posenc import attention as call
+from posenc import attention as one_call
 from posenc.scaling import dynamic_ntk
 
 BATCH, HEADS, DIM, LENGTH = 2, 2, 8, 10
@@ -29,6 +31,7 @@ POS = torch.arange(LENGTH)
 LEFT = torch.tensor([[False] * 3 + [True] * 7, [True] * 10])  # padding of the first sequence
 IN_HEADS = [name for name in ENCODINGS if name not in ("nope", "sinusoidal", "learned")]
 every = pytest.mark.parametrize("name", ENCODINGS)
+embedded = partial(attention, embedded=True)  # of any encoding: what enters by the input has entered
 
 
 def make(name: str) -> Encoding:
@@ -53,8 +56,8 @@ def test_one_call_is_the_two_steps(name, causal):
     mask = torch.rand(BATCH, 1, LENGTH, LENGTH) < 0.8
     turned = encoding.query(q, POS), encoding.key(k, POS), v
     expected = attend(*turned, encoding, POS, POS, causal=causal, mask=mask, scale=0.3)
-    close(attention(q, k, v, encoding, POS, causal=causal, mask=mask, scale=0.3), expected)
-    close(attention(q, k, v, encoding, POS, POS, causal=causal, mask=mask, scale=0.3), expected)
+    close(embedded(q, k, v, encoding, POS, causal=causal, mask=mask, scale=0.3), expected)
+    close(embedded(q, k, v, encoding, POS, POS, causal=causal, mask=mask, scale=0.3), expected)
 
 
 @pytest.mark.parametrize("name", IN_HEADS)
@@ -71,9 +74,9 @@ def test_a_cache_gives_what_the_full_pass_gives(name, chunks, window):
     cache, parts, start = KVCache(*window) if window else KVCache(), [], 0
     for size in chunks:
         at = slice(start, start := start + size)
-        parts.append(attention(q[:, :, at], k[:, :, at], v[:, :, at], encoding, POS[at], cache=cache))
+        parts.append(embedded(q[:, :, at], k[:, :, at], v[:, :, at], encoding, POS[at], cache=cache))
     mask = sliding_window(POS, POS, *window) if window else None
-    close(torch.cat(parts, 2), attention(q, k, v, encoding, POS, mask=mask))
+    close(torch.cat(parts, 2), embedded(q, k, v, encoding, POS, mask=mask))
 
 
 def test_keys_that_depend_on_the_length_are_kept_as_projected():
@@ -94,18 +97,18 @@ def test_padding_is_hidden_also_in_a_cache(name, chunks, window):
     pos = (LEFT.cumsum(-1) - 1).clamp(min=0)
     if chunks is None:
         near = sliding_window(pos, pos, *window) if window else None
-        found = attention(q, k, v, encoding, pos, mask=near, padding_mask=LEFT)
+        found = embedded(q, k, v, encoding, pos, mask=near, padding_mask=LEFT)
     else:
         cache, parts, start = KVCache(*window) if window else KVCache(), [], 0
         for size in chunks:
             at = slice(start, start := start + size)
             new = q[:, :, at], k[:, :, at], v[:, :, at]
-            parts.append(attention(*new, encoding, pos[:, at], padding_mask=LEFT[:, at], cache=cache))
+            parts.append(embedded(*new, encoding, pos[:, at], padding_mask=LEFT[:, at], cache=cache))
         found = torch.cat(parts, 2)
     for n, pad in enumerate((3, 0)):
         own, places = [x[n : n + 1, :, pad:] for x in (q, k, v)], POS[: LENGTH - pad]
         mask = sliding_window(places, places, *window) if window else None
-        close(found[n : n + 1, :, pad:], attention(*own, encoding, places, mask=mask))
+        close(found[n : n + 1, :, pad:], embedded(*own, encoding, places, mask=mask))
 
 
 def test_padding_after_real_tokens_is_refused_by_a_window():
@@ -132,8 +135,8 @@ def test_scores_are_what_weights_are_the_softmax_of():
 @every
 def test_weights_are_returned_beside_the_output(name):
     encoding, (q, k, v) = make(name), draw()
-    z, weights = attention(q, k, v, encoding, POS, return_weights=True)
-    close(z, attention(q, k, v, encoding, POS))
+    z, weights = embedded(q, k, v, encoding, POS, return_weights=True)
+    close(z, embedded(q, k, v, encoding, POS))
     close(weights, attention_weights(encoding.query(q, POS), encoding.key(k, POS), encoding, POS, POS))
     with pytest.raises(ValueError, match='use backend="dense"'):
         attention(q, k, v, NoPE(), POS, backend="sdpa", return_weights=True)
@@ -170,7 +173,7 @@ def test_flex_refuses_dropout():
 def test_a_pass_looks_at_positions_once_for_all_layers(backend, part, monkeypatch):
     import sys
 
-    module = sys.modules[call.__module__]
+    module = sys.modules[one_call.__module__]
     asked, inner = [], getattr(module, part)
     monkeypatch.setattr(module, part, lambda *args: asked.append(part) or inner(*args))
     model = Transformer(11, layers=3, model_dim=16, heads=2, encoding="rope", backend=backend).requires_grad_(False)
@@ -224,4 +227,4 @@ def test_without_an_encoding_it_is_torch_s_own():
 @every
 def test_positions_without_a_sign_are_those_with_one(name):
     encoding, (q, k, v) = make(name), draw()
-    close(attention(q, k, v, encoding, POS.to(torch.uint8)), attention(q, k, v, encoding, POS))
+    close(embedded(q, k, v, encoding, POS.to(torch.uint8)), embedded(q, k, v, encoding, POS))
