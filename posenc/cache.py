@@ -44,8 +44,7 @@ class KVCache:
         """How many tokens have come, also those that were dropped."""
         self._store: list[Tensor] = []  # k, v and pos, with room for more tokens than have come
         self._head = self._tail = self._end = 0  # in use are [0, head) and [tail, end), head <= tail
-        self.known: object | None = ()
-        """Stands for what is held: caches with the same object hold the same positions. None if that's not known."""
+        self.known: object | None = ()  # caches with the same object hold the same positions; None is unknown
 
     def __len__(self) -> int:
         """How many tokens are held."""
@@ -125,17 +124,6 @@ class KVCache:
         self._head, self._tail, self._end = 0, 0, index.shape[-1]
         self._changed()
 
-    def like(self, other: "KVCache") -> bool:
-        """Whether another cache holds tokens at the same positions and will drop the same, so that two layers may share
-        their masks. Numbers are looked at once, and not at all where all layers get the same tokens.
-        """
-        if self.known is not None and self.known is other.known:
-            return True
-        if self._layout() != other._layout() or not equal(self.positions, other.positions):
-            return False
-        self.known = other.known = other.known or object()
-        return True
-
     def _layout(self) -> tuple[object, ...]:
         """What decides which tokens are dropped next."""
         return (self.window, self.sinks, self.padded, self.padding, self._head, self._tail, self._end)
@@ -186,6 +174,19 @@ class KVCache:
             return store.narrow(axis, start, self._end - start)
         latest = store.narrow(axis, self._tail, self._end - self._tail)
         return torch.cat((store.narrow(axis, 0, self._head), latest), axis)
+
+
+def same_tokens(one: KVCache, other: KVCache) -> bool:
+    """Whether two caches hold tokens at the same positions and will drop the same, so that layers may share masks.
+
+    Numbers are looked at once, and not at all where both caches have got the same tokens all along.
+    """
+    if one.known is not None and one.known is other.known:
+        return True
+    if one._layout() != other._layout() or not equal(one.positions, other.positions):
+        return False
+    one.known = other.known = other.known or object()
+    return True
 
 
 def equal(one: Tensor, other: Tensor) -> bool:

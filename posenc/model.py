@@ -14,7 +14,7 @@ from torch.nn.functional import gelu, linear
 from posenc import decoding, storage
 from posenc._require import kind
 from posenc.attention import Backend, Masks, attention, check_direction
-from posenc.cache import KVCache, sliding_window
+from posenc.cache import KVCache, same_tokens, sliding_window
 from posenc.encoding import Encoding
 from posenc.memory import Memory, following
 from posenc.registry import ENCODINGS
@@ -395,7 +395,7 @@ def _masks(masks: Masks, cache: list[KVCache] | None) -> list[Masks]:
     """What each layer shares where there are caches: one whose tokens were picked by `keep` has masks of its own."""
     if cache is None or torch.compiler.is_compiling():
         return []
-    return [masks if layer.like(cache[0]) else Masks() for layer in cache]
+    return [masks if same_tokens(layer, cache[0]) else Masks() for layer in cache]
 
 
 def _make(encoding: str | Encoding | Callable[..., Encoding], sizes: dict[str, int]) -> Encoding:
