@@ -283,7 +283,7 @@ def attention_scores(
     k = per_head(k, q)  # (B, H, Lk, d)
     wide = torch.promote_types(q.dtype, torch.float32)
     scale = q.shape[-1] ** -0.5 if scale is None else scale
-    with _as_they_are(q):
+    with without_autocast(q):
         score = (q.to(wide) * scale) @ k.to(wide).transpose(-2, -1)  # (B, H, Lq, Lk)
     qpos, kpos = batched(q, qpos, kpos)
     if encoding.score_bias is not None:
@@ -410,7 +410,7 @@ def _dense(
     weights = attention_weights(q, k, encoding, qpos, kpos, causal=causal, mask=mask, scale=scale, masks=masks)
     kept = drop(weights, dropout) if dropout else weights
     v = per_head(v, q).to(weights.dtype)  # (B, H, Lk, d_v)
-    with _as_they_are(q):
+    with without_autocast(q):
         z = kept @ v if encoding.mix is None else encoding.mix(kept, v, *batched(q, qpos, kpos))
     return z.to(q.dtype), weights
 
@@ -523,7 +523,7 @@ def _block_mask(qpos: Tensor, kpos: Tensor, causal: bool, mask: Tensor | None, h
 # ---- parts that schemes and measurements share -----------------------------------------------------------------------
 
 
-def _as_they_are(q: Tensor) -> AbstractContextManager[Any]:
+def without_autocast(q: Tensor) -> AbstractContextManager[Any]:
     """Keeps autocast from rounding the factors of a product to sixteen bits."""
     kind = q.device.type
     if torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):
