@@ -20,6 +20,7 @@ ROOT = Path(__file__).parent
 PARTS = {  # files that two workers share, and what names a case in a test's parameters
     "tests/test_book.py": r"\[(.*)\]",  # a page
     "tests/test_contract.py": r"\[(.*)\]",  # an encoding, with a backend
+    "tests/test_examples.py": r"\[posenc\.(\w+)",  # a module, or a folder of them
     "tests/test_exercises.py": r"\[(\w+)",  # an exercise
 }
 OUTPUT_TIMEOUT = 60  # seconds; nbval's own 5 are too few for a first compilation on a slow machine

@@ -1,4 +1,5 @@
-"""Checks of input that several schemes share. Each raises ValueError and names the remedy.
+"""Checks of input that several schemes share. Each raises ValueError, or TypeError for what is no tensor, and names the
+remedy.
 
 A check that only one scheme needs stands in that scheme's file. While `torch.export` traces, sizes may be symbols
 and a comparison would freeze them, so checks of sizes are skipped then.
@@ -7,6 +8,7 @@ and a comparison would freeze them, so checks of sizes are skipped then.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -52,8 +54,27 @@ def require_rotary_dim(rotary_dim: int, head_dim: int) -> None:
         )
 
 
+def kind(value: Any) -> str:
+    """What an argument is, in words: "a range", "the class RoPE", "a tensor of shape (5,)"."""
+    if value is None or isinstance(value, str | bool | int | float):
+        return repr(value)
+    if isinstance(value, Tensor):
+        return f"a tensor of shape {tuple(value.shape)}"
+    if isinstance(value, type):
+        return f"the class {value.__name__}"
+    name = type(value).__name__
+    return f"{'an' if name[0] in 'aeiouAEIOU' else 'a'} {name}"
+
+
+def require_tensor(value: Any, name: str, remedy: str) -> None:
+    """An argument is a tensor."""
+    if not isinstance(value, Tensor):
+        raise TypeError(f"{name} is {kind(value)}, where a tensor belongs: {remedy}")
+
+
 def require_positions(pos: Tensor, x: Tensor | None = None, name: str = "pos") -> None:
     """Positions are (L,), or (B, L) if sequences of the batch differ: one for each vector of x (B, ..., L, d)."""
+    require_tensor(pos, name, "use torch.arange(length), or torch.tensor(list(positions))")
     if pos.dtype == torch.bool or pos.is_complex():
         raise ValueError(f"{name} is {pos.dtype}, but a position is an integer or a float: use torch.arange(length)")
     if pos.ndim not in (1, 2):

@@ -4,6 +4,8 @@ import warnings
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache as memoized
+from functools import partial, reduce
+from operator import and_
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 import torch
@@ -12,9 +14,9 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import dropout as drop
 from torch.nn.functional import pad, scaled_dot_product_attention
 
-from posenc._require import require_broadcast, require_positions
-from posenc.cache import KVCache, sliding_window
-from posenc.encoding import Encoding, alike
+from posenc._require import kind, require_broadcast, require_positions, require_tensor
+from posenc.cache import KVCache, equal, sliding_window
+from posenc.encoding import Encoding, alike, opens, require_encoding
 
 if TYPE_CHECKING:
     from torch.nn.attention.flex_attention import BlockMask
@@ -27,10 +29,19 @@ class Masks:
     """What all layers of one forward pass share, made by the first layer: masks, and flex's block mask.
 
     On a GPU this saves a block mask, and a wait for the positions, in each layer but the first. Make a new one
-    for each pass, and pass it to layers that have the same positions, mask and `causal`.
+    for each pass. Its layers have the same positions, masks, window and `causal`; a layer with others is refused.
+    Their encodings, scales and backends may differ.
+
+    Pass the same tensors to all layers, not copies: then nothing is compared but their identity. Copies are compared
+    number by number, for which a GPU has to be waited for, and where numbers cannot be read, as while a compiler
+    traces, a layer with a copy makes its own masks.
 
     Args:
-        block_mask: what `flex_attention` shall use instead of a block mask made here.
+        block_mask: what `flex_attention` shall use instead of a block mask made here; it says all that a query may
+            see, so it goes with no other mask, and with no other backend.
+
+    Raises:
+        ValueError: when a layer comes with something else than the first one, which the message names.
 
     Example:
         >>> from posenc import ALiBi, Masks, attention
@@ -40,7 +51,52 @@ class Masks:
     """
 
     def __init__(self, block_mask: "BlockMask | None" = None) -> None:
-        self._made: dict[str, Any] = {} if block_mask is None else {"block_mask": block_mask}
+        self.block_mask = block_mask
+        self._made: dict[str, Any] = {}
+        self._first: dict[str, dict[str, Any]] = {}  # what the first layer had, for each function that asks
+        self._writes: dict[str, dict[str, int]] = {}  # and how often those tensors had been written to
+        self._held: tuple[object, object, Tensor] | None = None  # its cache before and after, and the positions in it
+
+    def of(self, where: str, **values: Any) -> "Masks":
+        """These masks, for a layer that has what the first one had; new ones where that cannot be known.
+
+        Args:
+            where: the function that asks; each has its own arguments.
+            values: what the masks depend on.
+        """
+        first = self._first.get(where)
+        if first is None:
+            self._first[where], self._writes[where] = values, _writes(values)
+            return self
+        for name, value in values.items():
+            same = value is first[name] or _same(first[name], value)
+            if same is None:
+                return Masks(self.block_mask)
+            if not same:
+                raise ValueError(_other(name, _difference(first[name], value)))
+        before, after = self._writes[where], _writes(first)
+        if before and after and before != after:
+            name = next(name for name in before | after if before.get(name) != after.get(name))
+            raise ValueError(_other(name, "was changed in place after the first layer"))
+        return self
+
+    def of_cache(self, cache: KVCache, before: object, kpos: Tensor) -> tuple["Masks", Tensor]:
+        """The same for the positions in a layer's cache, which stood at `before`; and those in the first layer's."""
+        if torch.compiler.is_compiling():  # each cache has a tensor of its own, and none can be compared
+            self._held = self._held or (None, None, kpos)
+            return (self if self._held[2] is kpos else Masks(self.block_mask)), kpos
+        if self._held is None:
+            self._held = before, cache.known, kpos
+        start, end, first = self._held
+        if before is not None and before is start:  # layers with the same past got the same tokens
+            cache.known = end
+        elif not equal(first, kpos):
+            raise ValueError(
+                f"the cache holds {kpos.shape[-1]} tokens, and not at the positions of the {first.shape[-1]} in the "
+                f"first layer's cache: these masks were made for another pass, or for other layers. Make a new Masks() "
+                f"for each pass, and share it among layers whose caches hold the same positions"
+            )
+        return self, first
 
     def get(self, name: str, make: Callable[[], Made]) -> Made:
         """What the first layer made under this name."""
@@ -49,30 +105,66 @@ class Masks:
         return self._made[name]
 
 
+def _writes(values: dict[str, Any]) -> dict[str, int]:
+    """How often tensors were written to in place, where torch counts that."""
+    if torch.compiler.is_compiling():
+        return {}
+    return {name: x._version for name, x in values.items() if isinstance(x, Tensor) and not x.is_inference()}
+
+
+def _same(first: Any, value: Any) -> bool | None:
+    """Whether a layer has what the first one had; None if it cannot be known."""
+    if not (isinstance(first, Tensor) and isinstance(value, Tensor)):
+        return bool(type(first) is type(value) and first == value)
+    if torch.compiler.is_compiling() or first.is_meta or (first.is_cuda and torch.cuda.is_current_stream_capturing()):
+        return None
+    try:
+        return equal(first, value)
+    except RuntimeError:  # under torch.func.vmap there is no one answer
+        return None
+
+
+def _other(name: str, difference: str) -> str:
+    """What is said when a layer comes with something else than the first one."""
+    return (
+        f"{name} {difference}: these masks were made for another pass, or for other layers. Make a new Masks() for "
+        f"each pass, and share it among layers with the same {name}"
+    )
+
+
+def _difference(first: Any, value: Any) -> str:
+    """In words, what a layer has and what the first one had."""
+    if isinstance(first, Tensor) and isinstance(value, Tensor) and first.shape == value.shape:
+        return f"holds other values than the first layer's ({value.dtype} on {value.device})"
+    return f"is {kind(value)}, and the first layer's was {kind(first)}"
+
+
 @overload
 def attention(
     q: Tensor, k: Tensor, v: Tensor, encoding: Encoding, qpos: Tensor, kpos: Tensor | None = None, *,
     causal: bool = ..., mask: Tensor | None = ..., scale: float | None = ..., backend: Backend = ...,
     cache: KVCache | None = ..., padding_mask: Tensor | None = ..., dropout: float = ...,
-    return_weights: Literal[False] = ..., masks: Masks | None = ...,
+    return_weights: Literal[False] = ..., masks: Masks | None = ..., embedded: bool = ...,
 ) -> Tensor: ...  # fmt: skip
 @overload
 def attention(
     q: Tensor, k: Tensor, v: Tensor, encoding: Encoding, qpos: Tensor, kpos: Tensor | None = None, *,
     causal: bool = ..., mask: Tensor | None = ..., scale: float | None = ..., backend: Backend = ...,
     cache: KVCache | None = ..., padding_mask: Tensor | None = ..., dropout: float = ...,
-    return_weights: Literal[True], masks: Masks | None = ...,
+    return_weights: Literal[True], masks: Masks | None = ..., embedded: bool = ...,
 ) -> tuple[Tensor, Tensor]: ...  # fmt: skip
 def attention(
     q: Tensor, k: Tensor, v: Tensor, encoding: Encoding, qpos: Tensor, kpos: Tensor | None = None, *,
     causal: bool = True, mask: Tensor | None = None, scale: float | None = None, backend: Backend = "dense",
     cache: KVCache | None = None, padding_mask: Tensor | None = None, dropout: float = 0.0,
-    return_weights: bool = False, masks: Masks | None = None,
+    return_weights: bool = False, masks: Masks | None = None, embedded: bool = False,
 ) -> Tensor | tuple[Tensor, Tensor]:  # fmt: skip
     """Attention with an encoding in it: takes q, k and v as they are projected, and does all the rest.
 
     It calls `encoding.query` and `encoding.key`, extends the cache if there is one, hides what may not be seen, and
-    attends. An encoding that enters by `embed` has been added to the input before.
+    attends. It cannot call `encoding.embed`, which changes the input that q, k and v are projected from. So an encoding
+    with that door, such as `Sinusoidal`, is refused unless `embedded=True` says that x = encoding.embed(x, pos) was
+    projected.
 
     Args:
         q: (B, H, Lq, d), as projected.
@@ -90,12 +182,16 @@ def attention(
         dropout: share of the weights that is dropped.
         return_weights: whether to return the weights too, (B, H, Lq, Lk), as they are before dropout.
         masks: one `Masks()` for all layers of a pass, where speed matters.
+        embedded: True says that q, k and v come from an input that went through `encoding.embed`. It changes no number,
+            and any encoding may come with it.
 
     Returns:
-        z, (B, H, Lq, d_v), in q's dtype; with `return_weights` a pair (z, weights).
+        z, (B, H, Lq, d_v), in q's dtype, also under autocast; with `return_weights` a pair (z, weights).
 
     Raises:
-        ValueError: if shapes do not match, or if the backend cannot serve the encoding.
+        TypeError: if an argument is of another kind, such as the name of an encoding, or a range of positions.
+        ValueError: if shapes do not match, if the backend cannot serve the encoding, if the encoding has the door
+            `embed` and `embedded` is False, or if `masks` were made for something else.
 
     Example:
         >>> from posenc import KVCache, RoPE, attention
@@ -108,32 +204,49 @@ def attention(
         True
     """
     kpos = qpos if kpos is None else kpos
-    masks = Masks() if masks is None else masks
+    _check_kinds(q, k, v, encoding, mask, padding_mask, cache, masks)
     require_positions(qpos, q, "qpos")
     require_positions(kpos, k, "kpos")
-    padded = padding_mask is not None or (cache is not None and cache.padded)
+    _check_embedded(encoding, embedded)
     if padding_mask is not None:
         _check_padding(padding_mask, k)
-        kpos = (kpos if kpos.dtype.is_signed else kpos.long()).where(padding_mask, -1)
+    padded = padding_mask is not None or (cache is not None and cache.padded)
+    window, sinks, before = (None, 0, None) if cache is None else (cache.window, cache.sinks, cache.known)
+    masks = (masks or Masks()).of(
+        "attention", qpos=qpos, kpos=kpos, mask=mask, padding_mask=padding_mask, causal=causal,
+        window=window, sinks=sinks, padded=padded, batch=_batch(q),
+    )  # fmt: skip
+    if padding_mask is not None:
+        signed = kpos if kpos.dtype.is_signed else kpos.long()
+        kpos = masks.get("new keys", partial(signed.where, padding_mask, -1))
     if padded:
-        qpos = qpos.clamp(min=0)
+        qpos = masks.get("queries", partial(qpos.clamp, min=0))
     q = encoding.query(q, qpos)
     if cache is None:
         k = encoding.key(k, kpos.clamp(min=0) if padded else kpos)
     else:
         k, v, kpos = cache.extend(k, v, kpos, encoding, padding_mask=padding_mask)
-        if cache.window is not None:
-            window, sinks, at = cache.window, cache.sinks, kpos
-            near = masks.get("window", lambda: sliding_window(qpos, at, window, sinks))
-            mask = near if mask is None else mask & near
+        masks, kpos = masks.of_cache(cache, before, kpos)
+    if padded or window is not None:
+        mask = masks.get("mask", partial(_seen, q, qpos, kpos, mask, padded, window, sinks))
     if padded:
-        real = (kpos >= 0).expand(q.shape[0], -1)[:, None, None]  # (B, 1, 1, Lk)
-        mask = real if mask is None else mask & real
-        kpos = kpos.clamp(min=0)
+        kpos = masks.get("keys", partial(kpos.clamp, min=0))
     return attend(
         q, k, v, encoding, qpos, kpos, causal=causal, mask=mask, scale=scale, backend=backend, dropout=dropout,
         return_weights=return_weights, masks=masks,
     )  # type: ignore[call-overload]  # fmt: skip
+
+
+def _seen(
+    q: Tensor, qpos: Tensor, kpos: Tensor, mask: Tensor | None, padded: bool, window: int | None, sinks: int
+) -> Tensor:
+    """The mask, without what lies outside the window, and without padding, which is at position -1."""
+    masks = [] if mask is None else [mask]
+    if window is not None:
+        masks.append(sliding_window(qpos, kpos, window, sinks))
+    if padded:
+        masks.append((kpos >= 0).expand(q.shape[0], -1)[:, None, None])  # (B, 1, 1, Lk)
+    return reduce(and_, masks)
 
 
 def attention_scores(
@@ -150,9 +263,10 @@ def attention_scores(
         scale: multiplies q · k; 1/√d unless given.
 
     Returns:
-        (B, H, Lq, Lk), at least float32; nothing is masked.
+        (B, H, Lq, Lk), at least float32, also under autocast; nothing is masked.
 
     Raises:
+        TypeError: if an argument is of another kind.
         ValueError: if shapes do not match.
 
     Example:
@@ -162,13 +276,15 @@ def attention_scores(
         tensor([[-0.1250, -0.0625,  0.0000],
                 [-0.0078, -0.0039,  0.0000]])
     """
+    require_encoding(encoding)
     check_vectors(q, k, k)
     require_positions(qpos, q, "qpos")
     require_positions(kpos, k, "kpos")
     k = per_head(k, q)  # (B, H, Lk, d)
     wide = torch.promote_types(q.dtype, torch.float32)
     scale = q.shape[-1] ** -0.5 if scale is None else scale
-    score = (q.to(wide) * scale) @ k.to(wide).transpose(-2, -1)  # (B, H, Lq, Lk)
+    with without_autocast(q):
+        score = (q.to(wide) * scale) @ k.to(wide).transpose(-2, -1)  # (B, H, Lq, Lk)
     qpos, kpos = batched(q, qpos, kpos)
     if encoding.score_bias is not None:
         score = score + pair_bias(encoding, q, k, qpos, kpos)
@@ -198,7 +314,8 @@ def attention_weights(
         (B, H, Lq, Lk), at least float32. A row sums to 1, or to 0 where there is nothing to attend to.
 
     Raises:
-        ValueError: if shapes do not match.
+        TypeError: if an argument is of another kind.
+        ValueError: if shapes do not match, or if `masks` were made for something else.
 
     Example:
         >>> from posenc import NoPE, attention_weights
@@ -209,7 +326,7 @@ def attention_weights(
     check_mask(mask, q, k)
     check_direction(encoding, causal, mask)
     score = attention_scores(q, k, encoding, qpos, kpos, scale=scale)
-    masks = Masks() if masks is None else masks
+    masks = (masks or Masks()).of("pairs", qpos=qpos, kpos=kpos, mask=mask, causal=causal, batch=_batch(q))
     allowed = masks.get("allowed", lambda: allowed_pairs(*batched(q, qpos, kpos), causal, mask))
     if allowed is not None:
         score = score.where(allowed, -torch.inf)
@@ -236,7 +353,8 @@ def attend(
     """The inner half of `attention`: expects q and k that went through `encoding.query` and `encoding.key`.
 
     z_i = Σ_j α_ij (v_j + r_ij), with α from `attention_weights`. Most callers want `attention`, which turns q and k
-    itself. With a rotary encoding, and q and k as projected, this computes what `NoPE` does.
+    itself. With a rotary encoding, and q and k as projected, this computes what `NoPE` does. So it does with one that
+    only has `embed`, which comes before the projections.
 
     Args:
         q: (B, H, Lq, d), after `encoding.query`.
@@ -256,13 +374,15 @@ def attend(
         masks: shared by the layers of a pass.
 
     Returns:
-        z, (B, H, Lq, d_v), in q's dtype; a query with nothing to attend to gets zeros. With `return_weights` a
-        pair (z, weights), with weights (B, H, Lq, Lk).
+        z, (B, H, Lq, d_v), in q's dtype, also under autocast; a query with nothing to attend to gets zeros. With
+        `return_weights` a pair (z, weights), with weights (B, H, Lq, Lk).
 
     Raises:
-        ValueError: if shapes do not match, if a backend cannot serve the encoding, if there are no keys, or if
-            future keys shall be seen by an encoding that is made for the past.
+        TypeError: if an argument is of another kind.
+        ValueError: if shapes do not match, if a backend cannot serve the encoding, if there are no keys, if future keys
+            shall be seen by an encoding that is made for the past, or if `masks` were made for something else.
     """
+    _check_kinds(q, k, v, encoding, mask, None, None, masks)
     check_mask(mask, q, k)
     check_vectors(q, k, v)
     require_positions(qpos, q, "qpos")
@@ -274,7 +394,8 @@ def attend(
         raise ValueError(f"dropout is {dropout}: use the share of weights to drop, 0 or more and below 1")
     if return_weights and backend != "dense":
         raise ValueError(f'backend "{backend}" stores no weights to return: use backend="dense"')
-    masks = Masks() if masks is None else masks
+    masks = (masks or Masks()).of("pairs", qpos=qpos, kpos=kpos, mask=mask, causal=causal, batch=_batch(q))
+    _check_block_mask(masks, backend, mask)
     z, weights = BACKENDS[backend](q, k, v, encoding, qpos, kpos, causal, mask, scale, dropout, masks)
     if return_weights:
         assert weights is not None  # only "dense" gets here
@@ -289,7 +410,8 @@ def _dense(
     weights = attention_weights(q, k, encoding, qpos, kpos, causal=causal, mask=mask, scale=scale, masks=masks)
     kept = drop(weights, dropout) if dropout else weights
     v = per_head(v, q).to(weights.dtype)  # (B, H, Lk, d_v)
-    z = kept @ v if encoding.mix is None else encoding.mix(kept, v, *batched(q, qpos, kpos))
+    with without_autocast(q):
+        z = kept @ v if encoding.mix is None else encoding.mix(kept, v, *batched(q, qpos, kpos))
     return z.to(q.dtype), weights
 
 
@@ -303,7 +425,7 @@ def _sdpa(
     options: dict[str, Any] = {"scale": scale, "enable_gqa": q.shape[1] != k.shape[1], "dropout_p": dropout}
     plain = encoding.score_bias is None and mask is None
     if plain and (not causal or masks.get("triangle", lambda: _is_triangle(qpos, kpos))):
-        return scaled_dot_product_attention(q, k, v, is_causal=causal, **options), None
+        return scaled_dot_product_attention(q, k, v, is_causal=causal, **options).to(q.dtype), None
     qpos, kpos = batched(q, qpos, kpos)
     allowed = masks.get("allowed", lambda: allowed_pairs(qpos, kpos, causal, mask))
     blind = None
@@ -316,7 +438,7 @@ def _sdpa(
         allowed = bias.expand(*q.shape[:3], k.shape[2])
     with _kernels(q, k):
         z = scaled_dot_product_attention(q, k, v, attn_mask=allowed, **options)
-    return z if blind is None else z.masked_fill(blind, 0.0), None
+    return (z if blind is None else z.masked_fill(blind, 0.0)).to(q.dtype), None
 
 
 def _kernels(q: Tensor, k: Tensor) -> AbstractContextManager[Any]:
@@ -351,7 +473,9 @@ def _flex(
             score = score + (bias[b, h, i, j] if isinstance(bias, Tensor) else bias(b, h, i, j))
         return score if rescale is None else rescale(score, b, h, i, j)
 
-    block_mask = masks.get("block_mask", lambda: _block_mask(qpos, kpos, causal, mask, heads))
+    block_mask = masks.block_mask
+    if block_mask is None:
+        block_mask = masks.get("block_mask", lambda: _block_mask(qpos, kpos, causal, mask, heads))
     scale, width = q.shape[-1] ** -0.5 if scale is None else scale, v.shape[-1]
     options = {"block_mask": block_mask, "scale": scale, "enable_gqa": heads != k.shape[1]}
     if q.is_cuda:  # the kernel takes no fewer than 16 dimensions; zeros change no product
@@ -359,7 +483,7 @@ def _flex(
     with warnings.catch_warnings():  # on a CPU the kernel is not compiled, and torch warns of that
         warnings.filterwarnings("ignore", message="flex_attention called without torch.compile")
         z = _flex_kernel(q.device.type)(q, k, v, score_mod=score_mod, **options)
-    return z[..., :width], None
+    return z[..., :width].to(q.dtype), None
 
 
 BACKENDS: dict[str, Callable[..., tuple[Tensor, Tensor | None]]] = {"dense": _dense, "sdpa": _sdpa, "flex": _flex}
@@ -397,6 +521,19 @@ def _block_mask(qpos: Tensor, kpos: Tensor, causal: bool, mask: Tensor | None, h
 
 
 # ---- parts that schemes and measurements share -----------------------------------------------------------------------
+
+
+def without_autocast(q: Tensor) -> AbstractContextManager[Any]:
+    """Keeps autocast from rounding the factors of a product to sixteen bits."""
+    kind = q.device.type
+    if torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):
+        return torch.autocast(kind, enabled=False)
+    return nullcontext()
+
+
+def _batch(q: Tensor) -> int | None:
+    """The size of the batch, which is a symbol while torch.export traces."""
+    return None if torch.compiler.is_exporting() else q.shape[0]
 
 
 def per_head(x: Tensor, q: Tensor) -> Tensor:
@@ -474,6 +611,7 @@ def _is_triangle(qpos: Tensor, kpos: Tensor) -> bool:
 
 def check_direction(encoding: Encoding, causal: bool, mask: Tensor | None) -> None:
     """An encoding made for the past is not asked about the future, unless a mask answers for that."""
+    require_encoding(encoding)
     if encoding.causal_only and not causal and mask is None:
         raise ValueError(
             f"causal=False, but {type(encoding).__name__} as it was made knows keys of the past only: "
@@ -482,11 +620,49 @@ def check_direction(encoding: Encoding, causal: bool, mask: Tensor | None) -> No
         )
 
 
+def _check_kinds(
+    q: Any, k: Any, v: Any, encoding: Any, mask: Any, padding_mask: Any, cache: Any, masks: Any
+) -> None:  # fmt: skip
+    """Arguments are what they should be: tensors, an encoding, one layer's cache."""
+    require_encoding(encoding)
+    for name, x in (("q", q), ("k", k), ("v", v)):
+        require_tensor(x, name, "use (B, H, L, d); torch.as_tensor makes one of an array")
+    for name, x in (("mask", mask), ("padding_mask", padding_mask)):
+        if x is not None:
+            require_tensor(x, name, "use a bool tensor; causality alone is causal=True")
+    if isinstance(cache, list | tuple):
+        raise TypeError(f"cache is {kind(cache)} of {len(cache)}: pass one layer's KVCache, such as cache[0]")
+    if masks is not None and not isinstance(masks, Masks):
+        raise TypeError(f"masks is {kind(masks)}: use a Masks() that layers share; where a query may attend is mask=")
+
+
+def _check_embedded(encoding: Encoding, embedded: bool) -> None:
+    """Positions that enter by the input have entered: from q, k and v alone this cannot be seen."""
+    if not embedded and opens(encoding, "embed"):
+        name = type(encoding).__name__
+        raise ValueError(
+            f"{name} has the door embed, so it enters before q, k and v are projected, and they do not show whether it "
+            f"has: project x = encoding.embed(x, pos) and pass embedded=True, or pass NoPE() for attention without "
+            f"positions"
+        )
+
+
+def _check_block_mask(masks: Masks, backend: str, mask: Tensor | None) -> None:
+    """A block mask that was given is flex's, and says all."""
+    if masks.block_mask is not None and (backend != "flex" or mask is not None):
+        raise ValueError(
+            f"masks has a block_mask, which takes the place of every other mask, and backend is {backend!r}, mask is "
+            f'{kind(mask)}: use backend="flex" without mask, padding_mask or a window, or a Masks() without block_mask'
+        )
+
+
 def check_vectors(q: Tensor, k: Tensor, v: Tensor) -> None:
     """q is (B, H, Lq, d), k (B, Hk, Lk, d) and v (B, Hk, Lk, d_v), where Hk divides H."""
     if torch.compiler.is_exporting():
         return
     for name, x in (("q", q), ("k", k), ("v", v)):
+        if not isinstance(x, Tensor):
+            require_tensor(x, name, "use (B, H, L, d); torch.as_tensor makes one of an array")
         if x.ndim != 4:
             raise ValueError(
                 f"{name} has shape {tuple(x.shape)}, but attention needs (B, H, L, d): a single head is {name}[:, None]"
@@ -516,6 +692,7 @@ def check_mask(mask: Tensor | None, q: Tensor, k: Tensor) -> None:
     """A mask is bool and broadcasts to (B, H, Lq, Lk)."""
     if mask is None:
         return
+    require_tensor(mask, "mask", "use a bool tensor; causality alone is causal=True")
     if mask.dtype != torch.bool:
         raise ValueError(
             f"mask is {mask.dtype}, but it says where a query may attend: use a bool mask, such as mask == 0 "

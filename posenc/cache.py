@@ -44,6 +44,7 @@ class KVCache:
         """How many tokens have come, also those that were dropped."""
         self._store: list[Tensor] = []  # k, v and pos, with room for more tokens than have come
         self._head = self._tail = self._end = 0  # in use are [0, head) and [tail, end), head <= tail
+        self.known: object | None = ()  # caches with the same object hold the same positions; None is unknown
 
     def __len__(self) -> int:
         """How many tokens are held."""
@@ -94,6 +95,7 @@ class KVCache:
         for store, new, axis in zip(self._store, (k, v, pos), AXES, strict=True):
             store.narrow(axis, start, new.shape[axis]).copy_(new)
         self.seen += k.shape[2]
+        self._changed()
         k, v, pos = (self._held(n) for n in range(3))
         if encoding is not None and encoding.raw_keys:
             k = encoding.key(k, self._places(pos))
@@ -120,6 +122,15 @@ class KVCache:
             else:
                 self._store[n] = held.index_select(axis, index)
         self._head, self._tail, self._end = 0, 0, index.shape[-1]
+        self._changed()
+
+    def _layout(self) -> tuple[object, ...]:
+        """What decides which tokens are dropped next."""
+        return (self.window, self.sinks, self.padded, self.padding, self._head, self._tail, self._end)
+
+    def _changed(self) -> None:
+        """What is held is new. A compiler would make a program for each such object, so it gets none."""
+        self.known = None if torch.compiler.is_compiling() else object()
 
     def _places(self, pos: Tensor) -> Tensor:
         """Positions that an encoding can look up: padding is not attended to, so any place serves."""
@@ -163,6 +174,26 @@ class KVCache:
             return store.narrow(axis, start, self._end - start)
         latest = store.narrow(axis, self._tail, self._end - self._tail)
         return torch.cat((store.narrow(axis, 0, self._head), latest), axis)
+
+
+def same_tokens(one: KVCache, other: KVCache) -> bool:
+    """Whether two caches hold tokens at the same positions and will drop the same, so that layers may share masks.
+
+    Numbers are looked at once, and not at all where both caches have got the same tokens all along.
+    """
+    if one.known is not None and one.known is other.known:
+        return True
+    if one._layout() != other._layout() or not equal(one.positions, other.positions):
+        return False
+    one.known = other.known = other.known or object()
+    return True
+
+
+def equal(one: Tensor, other: Tensor) -> bool:
+    """Whether two tensors hold the same numbers, in one shape and dtype, on one device, which has to be waited for."""
+    if (one.shape, one.dtype, one.device) != (other.shape, other.dtype, other.device):
+        return False
+    return torch.equal(one, other)
 
 
 def sliding_window(qpos: Tensor, kpos: Tensor, window: int, sinks: int = 0) -> Tensor:

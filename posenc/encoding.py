@@ -9,6 +9,8 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
+from posenc._require import kind
+
 DOORS = ("embed", "query", "key", "score_bias", "rescale", "mix")
 
 
@@ -79,7 +81,7 @@ class Encoding(nn.Module):
     @property
     def doors(self) -> tuple[str, ...]:
         """The names of the doors that this encoding opens, read from the object itself."""
-        return tuple(name for name in DOORS if _door(self, name) is not _door(Encoding, name))
+        return tuple(name for name in DOORS if opens(self, name))
 
     def reset_parameters(self) -> None:
         """Computes the `exact` buffers anew, where a module built on the meta device gets memory."""
@@ -113,6 +115,25 @@ def alike(qpos: Tensor, kpos: Tensor) -> bool:
         (True, False)
     """
     return not (qpos.stride(0) or kpos.stride(0))
+
+
+def require_encoding(value: Any) -> None:
+    """An argument is an encoding: an object, neither its name nor its class."""
+    if isinstance(value, Encoding):
+        return
+    remedy = "pass an Encoding, such as RoPE(head_dim), or NoPE() for none"
+    if isinstance(value, Tensor):
+        remedy = "the order of arguments is q, k, v, encoding, qpos, kpos"
+    elif isinstance(value, str):
+        remedy = f"make it, as by ENCODINGS[{value!r}](model_dim=512, heads=8, head_dim=64, length=2048)"
+    elif isinstance(value, type) and issubclass(value, Encoding):
+        remedy = f"make an object of it, {value.__name__}(...)"
+    raise TypeError(f"encoding is {kind(value)}, which is no Encoding: {remedy}")
+
+
+def opens(encoding: Encoding, name: str) -> bool:
+    """Whether an encoding opens a door, which it may do in its class or as an object."""
+    return _door(encoding, name) is not _door(Encoding, name)
 
 
 def _door(owner: Any, name: str) -> Any:

@@ -1,9 +1,10 @@
 """A small transformer with any encoding in it: what the book's experiments train."""
 
 import copy
+import inspect
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Self, cast
 
 import torch
@@ -11,8 +12,9 @@ from torch import Tensor, nn
 from torch.nn.functional import gelu, linear
 
 from posenc import decoding, storage
+from posenc._require import kind
 from posenc.attention import Backend, Masks, attention, check_direction
-from posenc.cache import KVCache, sliding_window
+from posenc.cache import KVCache, same_tokens, sliding_window
 from posenc.encoding import Encoding
 from posenc.memory import Memory, following
 from posenc.registry import ENCODINGS
@@ -88,11 +90,11 @@ class Step:
     masks: Masks
     weights: list[Tensor] | None = None
     """Collects the weights of each layer where they are asked for."""
+    padding_mask: Tensor | None = field(init=False)
+    """True for real keys, (B, M + L): one tensor for all layers."""
 
-    @property
-    def padding_mask(self) -> Tensor | None:
-        """True for real keys, (B, M + L)."""
-        return self.kpos >= 0 if self.kpos.ndim == 2 else None
+    def __post_init__(self) -> None:
+        self.padding_mask = self.kpos >= 0 if self.kpos.ndim == 2 else None
 
 
 class Block(nn.Module):
@@ -136,7 +138,7 @@ class Block(nn.Module):
         k, v = self._heads(self.key(placed)), self._heads(self.value(seen))  # (B, Hk, M + L, d)
         dropout = config.attention_dropout if self.training else 0.0
         options: Any = dict(causal=config.causal, mask=step.mask, scale=config.scale, backend=config.backend)
-        options |= dict(cache=cache, padding_mask=step.padding_mask, dropout=dropout, masks=step.masks)
+        options |= dict(cache=cache, padding_mask=step.padding_mask, dropout=dropout, masks=step.masks, embedded=True)
         if step.weights is None:
             z = attention(q, k, v, encoding, step.pos, step.kpos, **options)
         else:
@@ -276,12 +278,14 @@ class Transformer(nn.Module):
             near = sliding_window(pos, kpos, config.window, config.sinks)
             mask = near if mask is None else mask & near
         step = Step(config, pos, kpos, mask, Masks(), weights=[] if return_weights else None)
+        masks = _masks(step.masks, cache)
         x = self.embedding(tokens) * config.model_dim**0.5  # (B, L, D)
         x = self.dropout(x if config.every_layer else self.encoding().embed(x, _places(pos)))
         states = []
         for n, block in enumerate(self.blocks):
             states.append(x)
             past = memory.states[n] if memory is not None and memory.states else None
+            step.masks = masks[n] if masks else step.masks
             x = block(x, step, self.encoding(n), past, None if cache is None else cache[n])
         if memory is not None:
             memory.extend(states, pos)
@@ -320,6 +324,8 @@ class Transformer(nn.Module):
                 f"True where a query may attend; (Lq, Lk) is attention_mask[None, None]; one of "
                 f"real tokens is padding_mask"
             )
+        if isinstance(cache, KVCache):
+            raise TypeError("cache is one KVCache, and each layer needs its own: use what model.cache() returns")
         if cache is not None and memory is not None:
             raise ValueError("cache and memory both hold the past: use memory to train, and cache to decode")
         if cache is not None and not config.causal:
@@ -385,6 +391,13 @@ class Transformer(nn.Module):
         return storage.load(cls, path, **changes)
 
 
+def _masks(masks: Masks, cache: list[KVCache] | None) -> list[Masks]:
+    """What each layer shares where there are caches: one whose tokens were picked by `keep` has masks of its own."""
+    if cache is None or torch.compiler.is_compiling():
+        return []
+    return [masks if same_tokens(layer, cache[0]) else Masks() for layer in cache]
+
+
 def _make(encoding: str | Encoding | Callable[..., Encoding], sizes: dict[str, int]) -> Encoding:
     if isinstance(encoding, str):
         if encoding not in ENCODINGS:
@@ -393,6 +406,8 @@ def _make(encoding: str | Encoding | Callable[..., Encoding], sizes: dict[str, i
                 f"or a function that makes it from model_dim, heads, head_dim and length"
             )
         encoding = ENCODINGS[encoding]
+    if not isinstance(encoding, Encoding):
+        _check_maker(encoding, sizes)
     made = encoding if isinstance(encoding, Encoding) else encoding(**sizes)
     if not isinstance(made, Encoding):
         raise ValueError(
@@ -400,6 +415,25 @@ def _make(encoding: str | Encoding | Callable[..., Encoding], sizes: dict[str, i
             f"or a function that returns one"
         )
     return made
+
+
+def _check_maker(maker: Any, sizes: dict[str, int]) -> None:
+    """What is given in place of an encoding can be called with a model's sizes."""
+    if not callable(maker):
+        raise TypeError(
+            f"encoding is {kind(maker)}: use a name in ENCODINGS, an Encoding such as RoPE(head_dim), or NoPE() for "
+            f"none"
+        )
+    try:
+        inspect.signature(maker).bind(**sizes)
+    except TypeError as error:
+        name = maker.__name__ if isinstance(maker, type) else "RoPE"
+        raise TypeError(
+            f"encoding is {kind(maker)}, not callable with {', '.join(sizes)} ({error}): pass an Encoding, such "
+            f"as {name}(...), or a function that makes one, lambda {', '.join(sizes)}: {name}(...)"
+        ) from None
+    except ValueError:  # it has no signature to look at
+        return
 
 
 def _positions(

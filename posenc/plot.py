@@ -327,7 +327,7 @@ def rounded(low: float, high: float, *, log: bool = False) -> tuple[float, float
 
     Example:
         >>> rounded(-11.7, 0.3)
-        (-12.5, 2.5)
+        (-12.0, 2.0)
         >>> rounded(0.03, 7, log=True)
         (0.01, 10.0)
     """

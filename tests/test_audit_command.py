@@ -242,9 +242,53 @@ def test_the_plugin_fails_a_test_with_what_is_wrong(module: str, tmp_path: Path)
         "def test_needed(posenc_audit):\n    posenc_audit(models.Right(), require=['step'], only=['step', 'again'])\n",
         encoding="utf-8",
     )
-    surroundings = {**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-    arguments = [sys.executable, "-m", "pytest", "-q", "-p", "posenc.audit.plugin", "test_mine.py"]
+    arguments = [sys.executable, "-m", "pytest", "-q", "test_mine.py"]
+    surroundings = installed(tmp_path)
     done = subprocess.run(arguments, cwd=tmp_path, env=surroundings, capture_output=True, text=True, timeout=120)
     assert "2 failed, 1 passed" in done.stdout, done.stdout + done.stderr
     assert "neighbours fails" in done.stdout and "Look at" in done.stdout
     assert "step does not apply: Has no cache" in done.stdout
+
+
+def installed(folder: Path) -> dict[str, str]:
+    """Surroundings in which this tree is installed as pyproject.toml says, whatever else is."""
+    entries = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["entry-points"]
+    site = folder / "site" / "posenc-0.dist-info"
+    site.mkdir(parents=True)
+    (site / "METADATA").write_text("Metadata-Version: 2.1\nName: posenc\nVersion: 0\n", encoding="utf-8")
+    lines = [line for group, names in entries.items() for line in (f"[{group}]", *map(" = ".join, names.items()))]
+    (site / "entry_points.txt").write_text("\n".join(lines), encoding="utf-8")
+    return {**os.environ, "PYTHONPATH": os.pathsep.join((str(site.parent), str(ROOT))), "PYTEST_ADDOPTS": ""}
+
+
+@pytest.mark.parametrize("wanted", [False, True])
+def test_other_test_suites_import_neither_torch_nor_posenc(tmp_path: Path, wanted: bool) -> None:
+    (empty := tmp_path / "empty").mkdir()
+    if wanted:  # the fixture is there, and asking for it imports nothing either
+        (empty / "test_it.py").write_text("def test_it(posenc_audit):\n    assert callable(posenc_audit)\n")
+    script = (
+        "import sys, pytest\n"
+        "code = pytest.main(['-q'])\n"
+        "print('loaded:', *(name for name in ('_posenc_pytest', 'posenc', 'torch') if name in sys.modules))\n"
+        "sys.exit(code)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], cwd=empty, env=installed(tmp_path),
+                          capture_output=True, text=True, timeout=120)  # fmt: skip
+    assert done.returncode == (pytest.ExitCode.OK if wanted else pytest.ExitCode.NO_TESTS_COLLECTED), done.stdout
+    assert done.stdout.splitlines()[-1] == "loaded: _posenc_pytest"
+
+
+def test_the_plugin_is_also_under_its_former_name() -> None:
+    import _posenc_pytest
+    from posenc.audit import plugin
+
+    assert plugin.posenc_audit is _posenc_pytest.posenc_audit
+
+
+def test_the_wheel_holds_the_plugin() -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    module = settings["project"]["entry-points"]["pytest11"]["posenc"]
+    assert "." not in module  # in a package, the package would be imported with it
+    targets = settings["tool"]["hatch"]["build"]["targets"]
+    assert f"{module}.py" in targets["wheel"]["only-include"]
+    assert f"{module}.py" in targets["sdist"]["include"]

@@ -92,10 +92,10 @@ class Layer(torch.nn.Module):
         q, k, v = self.project_heads(x, pos)
         if options.get("causal") is False and self.encoding.causal_only:
             options.setdefault("mask", torch.ones(1, 1, dtype=torch.bool, device=x.device))  # on purpose
-        return attention(q, k, v, self.encoding, pos, **options)  # (B, H, L, d)
+        return attention(q, k, v, self.encoding, pos, embedded=True, **options)  # (B, H, L, d)
 
     def step(self, x: Tensor, pos: Tensor, cache: KVCache, **options: object) -> Tensor:
-        return attention(*self.project_heads(x, pos), self.encoding, pos, cache=cache, **options)
+        return attention(*self.project_heads(x, pos), self.encoding, pos, cache=cache, embedded=True, **options)
 
     def decode(self, x: Tensor, pos: Tensor, cache: KVCache, chunks: list[int], real: Tensor | None = None) -> Tensor:
         start, parts = 0, []
@@ -250,9 +250,9 @@ def test_grouped_heads_equal_repeated_ones(name, layer, x, backend):
         layer.encoding = MixedRoPE(DIM, HEADS // 2, (3, 4)).double().requires_grad_(False)
     q, k, v = layer.project_heads(x, pos)
     k, v = k[:, ::2], v[:, ::2]
-    found = attention(q, k, v, layer.encoding, pos, backend=backend)
+    found = attention(q, k, v, layer.encoding, pos, backend=backend, embedded=True)
     k, v = (y.repeat_interleave(2, 1) for y in (k, v))
-    close(found, attention(q, k, v, layer.encoding, pos))
+    close(found, attention(q, k, v, layer.encoding, pos, embedded=True))
 
 
 @check("CUDA")

@@ -754,3 +754,28 @@ def test_a_cache_that_does_not_fit_is_refused():
     split(tokens[:, :5], padding_mask=right[:, :5], cache=cache)
     with pytest.raises(ValueError, match="pad on the left"):
         split(tokens[:, 5:], padding_mask=right[:, 5:], cache=cache)
+
+
+@pytest.mark.parametrize(("encoding", "said"), [
+    (RoPE, r"encoding is the class RoPE.*model_dim.*RoPE\(\.\.\.\).*lambda model_dim, heads, head_dim, length"),
+    (lambda: RoPE(8), r"encoding is a function.*model_dim"),
+    (None, r"encoding is None.*NoPE\(\) for none"),
+    (64, r"encoding is 64.*ENCODINGS"),
+])  # fmt: skip
+def test_what_makes_no_encoding_is_named_with_the_remedy(encoding, said):
+    with pytest.raises(TypeError, match=said):
+        Transformer(11, layers=1, model_dim=16, heads=2, encoding=encoding)
+
+
+def test_a_class_that_takes_a_model_s_sizes_may_stand_for_an_encoding():
+    class Own(Encoding):
+        def __init__(self, model_dim, **sizes):
+            super().__init__()
+            self.model_dim = model_dim
+
+    assert Transformer(11, layers=1, model_dim=16, heads=2, encoding=Own).encoding().model_dim == 16
+
+
+def test_one_cache_in_place_of_a_list_is_refused():
+    with pytest.raises(TypeError, match=r"model\.cache\(\)"):
+        Transformer(11, layers=1, model_dim=16, heads=2)(torch.zeros(1, 2, dtype=torch.long), cache=KVCache())

@@ -97,7 +97,7 @@ class Attempt:
         maker, given = self.last, "".join(f", {key}={brief(value)}" for key, value in options.items())
         self.last = f"attention with {maker}, queries at {_range(qpos)} and keys at {_range(kpos)}{given},"
         try:
-            both: Any = attention(q, k, v, made, qpos, kpos, **options | {"return_weights": weights})
+            both: Any = attention(q, k, v, made, qpos, kpos, **options | {"return_weights": weights}, embedded=True)
         except Exception as error:
             raise CounterExample(f"{self.last} raises {_where(error, type(made))}{_said(error)}") from error
         found = tuple(self.numbers(each) for each in (both if weights else (both,)))

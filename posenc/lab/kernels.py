@@ -173,7 +173,7 @@ def _timed(calls: dict[str, Callable[[], Callable[[], Any]]], seconds: float, de
 def _attend(encoding: Encoding, kernel: Backend, length: int, device: str) -> Callable[..., Any]:
     pos = torch.arange(length, device=device)
     masks = Masks()
-    return lambda q, k, v: attention(q, k, v, encoding, pos, backend=kernel, masks=masks)
+    return lambda q, k, v: attention(q, k, v, encoding, pos, backend=kernel, masks=masks, embedded=True)
 
 
 def _forward(attend: Callable[..., Any], shape: tuple[int, ...], device: str, dtype: torch.dtype) -> Callable[[], Any]:
@@ -214,7 +214,7 @@ def _step(
     def call() -> Any:
         pos = torch.tensor([cache.seen], device=device)
         with torch.no_grad():
-            return attention(q, k, v, encoding, pos, backend=kernel, cache=cache)
+            return attention(q, k, v, encoding, pos, backend=kernel, cache=cache, embedded=True)
 
     call()
     return call
