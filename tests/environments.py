@@ -1,9 +1,9 @@
 """The environments that Binder and Colab give the notebooks, built here, and every chapter run in them.
 
-`python tests/environments.py [binder] [colab] [--chapters STEM …] [--python PYTHON]`, or `make environments`. Binder has
-what `.binder` installs, in its own way, and a kernel. Colab has the versions of `tests/colab.txt`, and nothing of posenc:
-the first cell of a chapter finds out from a server of notebooks where it comes from, as it does there, and installs the
-commit that is checked out here. A chapter passes if no cell raises and each panel comes as a widget.
+`python tests/environments.py [binder] [colab] [--chapters STEM …] [--python PYTHON]`, or `make environments`. Binder
+has what `.binder` installs, and a kernel. Colab has the versions of `tests/colab.txt`, and no posenc: the first cell of
+a chapter asks a server of notebooks where it comes from, as it does there, and installs the commit that is checked out
+here. A chapter passes if no cell raises and each panel comes as a widget.
 
 Where the environment variable TORCH_INDEX is empty, the indexes that a file of requirements names are left out: not
 every machine reaches them.
@@ -68,7 +68,7 @@ def build(host: str, python: str | None) -> Path:
     )
     index = os.environ.get("TORCH_INDEX", "")
     (folder / "requirements.txt").write_text(requirements(file, bool(index)), encoding="utf-8")
-    pip = [own, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    pip = [own, "-m", "pip", "install", "-qq", "--disable-pip-version-check"]
     extra = ["--extra-index-url", index] if index and host == "colab" else []
     subprocess.run([*pip, *extra, "--requirement", folder / "requirements.txt"], check=True)
     if host == "binder":
@@ -118,11 +118,18 @@ def run(path: Path, kernel: str, environment: dict[str, str]) -> str:
 
     notebook = nbformat.read(path, as_version=4)
     client = NotebookClient(
-        notebook, timeout=CELL_TIMEOUT, kernel_name=kernel, resources={"metadata": {"path": str(path.parent)}}
+        notebook,
+        timeout=CELL_TIMEOUT,
+        kernel_name=kernel,
+        extra_arguments=["--IPKernelApp.log_level=ERROR"],
+        resources={"metadata": {"path": str(path.parent)}},
     )
     try:
-        client.execute(env=environment)
-    except (CellExecutionError, CellTimeoutError, DeadKernelError) as error:
+        try:
+            client.execute(env=environment)
+        except RuntimeError:  # the kernel did not start: another program may have taken one of its ports first
+            client.execute(env=environment)
+    except (CellExecutionError, CellTimeoutError, DeadKernelError, RuntimeError) as error:
         return str(error)
     for number, cell in enumerate(notebook.cells):
         kinds = {kind for output in cell.get("outputs", []) for kind in output.get("data", {})}
@@ -141,7 +148,7 @@ def chapters(host: str, python: Path, stems: list[str]) -> bool:
         kernel.joinpath("kernel.json").write_text(
             json.dumps({"argv": command, "display_name": host, "language": "python"})
         )
-        os.environ["JUPYTER_PATH"] = folder
+        os.environ |= {"JUPYTER_PATH": folder, "JUPYTER_RUNTIME_DIR": folder}
         for stem in stems:
             start = time.perf_counter()
             wrong = run(CHAPTERS / f"{stem}.ipynb", host, {**environment, "IPYTHONDIR": folder})
@@ -161,7 +168,7 @@ def chapters(host: str, python: Path, stems: list[str]) -> bool:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("hosts", nargs="*", choices=[[], *HOSTS], help="default: all")
+    parser.add_argument("hosts", nargs="*", help=f"default: {' '.join(HOSTS)}")
     parser.add_argument(
         "--chapters", nargs="+", default=sorted(path.stem for path in CHAPTERS.glob("*.ipynb")), metavar="STEM"
     )
@@ -170,6 +177,8 @@ def main() -> int:
     )
     options = parser.parse_args()
     hosts = options.hosts or list(HOSTS)
+    if unknown := set(hosts) - set(HOSTS):
+        parser.error(f"no host is called {', '.join(sorted(unknown))}: there are {', '.join(HOSTS)}")
     passed = [chapters(host, build(host, options.python), options.chapters) for host in hosts]
     print(*(f"{host}: {'passed' if good else 'FAILED'}" for host, good in zip(hosts, passed, strict=True)), sep="\n")
     return 0 if all(passed) else 1
