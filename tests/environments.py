@@ -78,13 +78,18 @@ def build(host: str, python: str | None) -> Path:
     return own
 
 
+def commit() -> str:
+    command = ["git", "rev-parse", "HEAD"]
+    return subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.strip()
+
+
 class Sessions(http.server.BaseHTTPRequestHandler):
     """Answers as Colab's server of notebooks does, for one that was opened from a repository."""
 
     def do_GET(self) -> None:
         self.send_response(200)
         self.end_headers()
-        self.wfile.write(json.dumps([{"path": f"fileId={REPOSITORY}/blob/main/chapters/rope.ipynb"}]).encode())
+        self.wfile.write(json.dumps([{"path": f"fileId={REPOSITORY}/blob/{commit()}/chapters/rope.ipynb"}]).encode())
 
     def log_message(self, *arguments: object) -> None:
         pass

@@ -311,10 +311,13 @@ export class Panel {
     /** @type {[view: View, least: number][][]} */
     const rows = [];
     let room = 0;
+    const fit = Math.max(1, Math.floor((width + GAP) / (BESIDE + GAP))); // sides of a comparison in a row
     for (const view of this.all) {
       const least = view.side ? BESIDE : (LEAST[view.spec.kind] ?? 300);
       const alone = WIDE.includes(view.spec.kind) || Boolean(view.parts); // small multiples take what width there is
-      if (!rows.length || least > room || alone) {
+      const sides = view.side && view === view.main ? this.sidesOf(view).length : 1; // begin where all of them have room
+      const needed = Math.min(sides, fit) * (least + GAP) - GAP;
+      if (!rows.length || needed > room || alone) {
         rows.push([]);
         room = width + GAP;
       }
@@ -330,11 +333,16 @@ export class Panel {
         const span = i === row.length - 1 ? left : Math.round((60 * least) / all);
         left -= span;
         view.airy = airy;
-        if (sided) Object.assign(view, { least: 150, widest: Math.floor(width / row.length) - GAP });
+        if (sided) Object.assign(view, { least: 150, widest: Math.floor(width / Math.min(this.sidesOf(view).length, fit)) - GAP });
         view.host.style.setProperty("--pe-span", String(span));
         view.host.classList.toggle("pe-last", i === row.length - 1);
       });
     }
+  }
+
+  /** All views of a comparison that a view is one of. @param {View} view */
+  sidesOf(view) {
+    return this.all.filter(({ main }) => main === view.main);
   }
 
   /**
@@ -636,7 +644,7 @@ export class Panel {
     const titles = { A: names[0], B: names[1], "B − A": `${names[1]} − ${names[0]}` };
     view.beside = { tensors: theirs, names };
     const scale = view instanceof Heatmap && !view.spec.limits ? both(view, mine, theirs) : null;
-    for (const each of this.all.filter(({ main }) => main === view)) {
+    for (const each of this.sidesOf(view)) {
       if (each.side) write(each.head, [view.spec.title, titles[each.side]].filter(Boolean).join(": "));
       if (each.side !== "B − A") each.given = scale;
       if (each === view) continue;
