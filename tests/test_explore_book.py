@@ -184,7 +184,8 @@ def test_a_slow_function_never_queues_and_the_page_stays_free(opened):
 
 POLICY = (
     "default-src 'self'; script-src 'self' 'unsafe-inline' 'wasm-unsafe-eval'; style-src 'self' 'unsafe-inline'; "
-    "img-src 'self' data:; font-src 'self' data:; worker-src blob:"
+    "img-src 'self' data:; font-src 'self' data:; worker-src blob:; object-src 'none'; base-uri 'none'; "
+    "form-action 'self'; frame-ancestors 'none'"
 )
 SLOW_MOVE = """async () => { const { panel } = document.getElementById("explore-slow");
   for (const n of [400, 410]) {
