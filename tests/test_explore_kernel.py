@@ -73,6 +73,11 @@ def one_head(slope=0.25, query=11):
     return (POS, -slope * POS), -slope * (POS[:, None] - POS).abs()
 
 
+def sides(kind=1.0, gain=1.0, query=5):
+    weights = (-gain * kind * (POS[:, None] - POS).abs()).softmax(-1)
+    return weights[query], weights
+
+
 def other(n=3):
     return torch.arange(n) * 1000.0
 
@@ -83,6 +88,11 @@ def panels():
             one_head, Lines(x="distance", y="bias", limits=(-8, 0), drag={0: "slope"}), Heatmap(pick="query"),
             slope=logarithmic(0.002, 2.0), query=(0, 11), name="one-head", labels={"slope": "m, slope per token"},
             presets={"gentle": {"slope": 1 / 256}, "steep": {"slope": 0.5}},
+        ),
+        "sides": explore(
+            sides, Lines(x="key", y="weight"), Heatmap(x="key", y="query"),
+            kind={"near": 1.0, "far": 0.1}, gain=(0.0, 3.0), query=(0, 11), compare="kind", name="sides",
+            labels={"gain": "gain, whose label is so long that it needs two lines"},
         ),
         "other": explore(other, Lines(x="n", y="value"), n=(2, 9), name="other"),
     }  # fmt: skip
@@ -286,3 +296,32 @@ def test_a_kernel_that_answers_late_is_asked_for_what_is_wanted_now(page, manage
     assert page.evaluate("room.children[0].panel.shown.slope") == 0.5
     assert message.is_hidden()
     assert math.isclose(page.evaluate("room.children[0].panel.tensors[1].data[4]"), -2.0, rel_tol=1e-6)
+
+
+@pytest.mark.parametrize(("width", "rows"), [(1000, 1), (760, 1), (560, 2)])
+def test_sides_of_a_comparison_stay_together_and_are_of_one_size(page, width, rows):
+    page.set_viewport_size({"width": 1280, "height": 900})
+    show(page, "sides", width=width)
+    live(page)
+    page.wait_for_timeout(100)
+    found = page.eval_on_selector_all(
+        ".pe-heatmap .pe-stage svg",
+        "all => all.map(e => e.getBoundingClientRect()).map(({ width, top }) => [Math.round(width), Math.round(top)])",
+    )
+    assert len(found) == 3
+    assert len({wide for wide, _ in found}) == 1, found
+    assert len({top for _, top in found}) == rows, found
+
+
+def test_number_fields_of_a_row_are_at_one_height(page):
+    show(page, "sides", width=900)
+    live(page)
+    found = page.eval_on_selector_all(
+        ".pe-slider",
+        """all => all.map(e => ["label", ".pe-field", "[type=range]"].map(part => e.querySelector(part)))
+             .map(parts => parts.map(part => part.getBoundingClientRect()))
+             .map(([label, field, range]) => [label.height, field.top, range.top])""",
+    )
+    (two_lines, *first), (one_line, *second) = found
+    assert two_lines > 1.5 * one_line
+    assert first == pytest.approx(second, abs=1.5)

@@ -327,13 +327,16 @@ export class Panel {
     for (const row of rows) {
       const all = row.reduce((sum, [, least]) => sum + least, 0) || 1;
       const airy = row.some(([view]) => view.spec.y);
-      const sided = row.every(([view]) => view.side); // pictures to compare are of one size
+      const sided = row.every(([view]) => view.side);
       let left = 60;
       row.forEach(([view, least], i) => {
         const span = i === row.length - 1 ? left : Math.round((60 * least) / all);
         left -= span;
         view.airy = airy;
-        if (sided) Object.assign(view, { least: 150, widest: Math.floor(width / Math.min(this.sidesOf(view).length, fit)) - GAP });
+        if (view.side) { // pictures to compare are of one size
+          const share = sided ? 1 / Math.min(this.sidesOf(view).length, fit) : Math.floor((60 * least) / all) / 60;
+          Object.assign(view, { least: 150, widest: Math.floor(width * share) - GAP });
+        }
         view.host.style.setProperty("--pe-span", String(span));
         view.host.classList.toggle("pe-last", i === row.length - 1);
       });
