@@ -2,6 +2,7 @@
 
 PYTHON ?= python3
 TORCH_INDEX ?=
+HOST ?= binder colab
 CONSTRAINTS ?= constraints.txt
 PORT ?= 8000
 PRESET ?= epoch
@@ -37,7 +38,7 @@ PLAIN := ATEN_CPU_CAPABILITY=default OMP_NUM_THREADS=2 OMP_WAIT_POLICY=PASSIVE
 ROUNDING := 1  # the seed by which gradients are rounded otherwise, as on a processor that nobody here has
 ROUNDED = --rounding $(ROUNDING)
 
-.PHONY: help book built serve test quick nbval nbval-plain check alone random lowest scheme notebooks checked census mutants evidence evidence-gpu bench clean \
+.PHONY: help book built serve test quick nbval nbval-plain check alone random lowest environments scheme notebooks checked census mutants evidence evidence-gpu bench clean \
         front chromium
 
 help:
@@ -50,6 +51,8 @@ help:
 	@echo "make check      lint, check types (Python and JavaScript), and check who imports whom"
 	@echo "make alone      run each file of tests by itself; make random runs them all in random order"
 	@echo "make lowest     run the tests of the package with the oldest versions that it promises to work with"
+	@echo "make environments  build the environments that Binder and Colab give the notebooks, and run every chapter in them;"
+	@echo "                HOST=binder or HOST=colab for one of the two (a quarter of an hour for both)"
 	@echo "make scheme     begin a new scheme: make scheme NAME=kerple (CONTRIBUTING.md says how it goes on)"
 	@echo "make notebooks  execute the notebooks from a clean kernel and store them in normal form"
 	@echo "make checked    compute the first two tables of the page \"How the package is checked\" anew, and keep them"
@@ -146,7 +149,7 @@ random: built $(VENV)/.test
 
 # The package with the oldest versions that pyproject.toml promises, in an environment apart. What compares the package
 # with other libraries, builds the book, looks at its form or at what examples print is for the pinned versions.
-PINNED := book build conformance constraints examples explore explore_book explore_hands explore_live explore_views export kept make notebook notebooks rosetta \
+PINNED := book build conformance constraints examples explore explore_book explore_hands explore_kernel explore_live explore_views export kept make notebook notebooks rosetta \
           scheme structure whole
 LOWEST := $(filter-out $(PINNED:%=tests/test_%.py),$(wildcard tests/test_*.py))
 lowest:
@@ -155,6 +158,10 @@ lowest:
 	  $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) \
 	  torch numpy anywidget ipywidgets matplotlib safetensors filelock tqdm pytest hypothesis pyyaml syrupy
 	@PYTHONPATH="$(CURDIR)" _build/lowest/bin/python -m pytest -p no:cacheprovider $(LOWEST)
+
+# What Binder and Colab install, in environments apart, and every chapter in them. Colab's installs what is committed here.
+environments: $(VENV)/.test
+	@$(ONE) TORCH_INDEX="$(TORCH_INDEX)" $(BIN)/python tests/environments.py $(HOST)
 
 scheme: $(VENV)/.test
 	@test -n "$(NAME)" || { echo "Name the scheme: make scheme NAME=kerple" >&2; exit 1; }

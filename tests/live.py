@@ -9,21 +9,28 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import nbformat
+from nbformat import NotebookNode
+from nbformat.v4 import new_code_cell, new_notebook
 
 KERNEL_IDLE = "() => jupyterapp?.shell?.currentWidget?.context?.sessionContext?.session?.kernel?.status === 'idle'"
 
 
 @contextlib.contextmanager
-def jupyterlab(folder: Path, cells: list[str]) -> Iterator[str]:
-    """Serve one notebook of these cells from a folder, with its own settings, on a free port; yields its address."""
-    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(text) for text in cells])
-    notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3"}
-    nbformat.write(notebook, folder / "live.ipynb")
+def jupyterlab(folder: Path, cells: list[str], others: Mapping[str, list[NotebookNode]] | None = None) -> Iterator[str]:
+    """Serve a notebook of these cells from a folder, with its own settings, on a free port; yields its address.
+
+    Others lie beside it, by their names, for `reopen`.
+    """
+    notebooks = {"live": [new_code_cell(text) for text in cells], **(others or {})}
+    for name, parts in notebooks.items():
+        notebook = new_notebook(cells=parts)
+        notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3"}
+        nbformat.write(notebook, folder / f"{name}.ipynb")
     environment = {name: value for name, value in os.environ.items() if name != "POSENC_BOOK"}
     for name in ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR", "JUPYTERLAB_SETTINGS_DIR"):
         environment[name] = str(folder / name.lower())
@@ -60,6 +67,21 @@ def open_notebook(page: Any, address: str) -> None:
     page.goto(address, timeout=60_000)
     page.wait_for_function("() => window.jupyterapp", timeout=60_000)
     page.wait_for_function(KERNEL_IDLE, timeout=60_000)
+
+
+def reopen(page: Any, name: str) -> None:
+    """Close what is open, without a question, open another notebook, and wait for its kernel."""
+    page.evaluate(
+        """async path => { for (const widget of [...jupyterapp.shell.widgets('main')]) widget.dispose();
+           await jupyterapp.commands.execute('docmanager:open', { path, factory: 'Notebook' }); }""",
+        f"{name}.ipynb",
+    )
+    page.wait_for_function(KERNEL_IDLE, timeout=60_000)
+
+
+def run_all(page: Any) -> None:
+    """Run all cells of the open notebook to their end."""
+    page.evaluate("() => jupyterapp.commands.execute('notebook:run-all-cells')")
 
 
 def run_cell(page: Any, index: int) -> None:

@@ -23,7 +23,7 @@ CHAPTERS = ROOT / "chapters"
 CELL_TIMEOUT = 300  # seconds
 
 #: The first cell of every chapter. It does nothing where posenc is installed; on Colab it installs posenc from the
-#: repository that the notebook was opened from. Dependencies are Colab's own.
+#: repository and the branch that the notebook was opened from. Dependencies are Colab's own.
 COLAB_CELL = """\
 import importlib.util, json, os, re, subprocess, sys, urllib.parse, urllib.request
 
@@ -31,12 +31,13 @@ if importlib.util.find_spec("posenc") is None:  # on Colab: install it from the 
     try:
         server = f"http://{os.environ['COLAB_JUPYTER_IP']}:{os.environ.get('KMP_TARGET_PORT', 9000)}"
         session = json.load(urllib.request.urlopen(f"{server}/api/sessions", timeout=10))[0]
-        repository = re.search(r"github\\.com/[^/]+/[^/]+", urllib.parse.unquote(session["path"]))[0]
-    except Exception as error:
+        address = r"(github\\.com/[^/]+/[^/]+)(?:/blob/(.+)/chapters/)?"
+        repository, branch = re.search(address, urllib.parse.unquote(session["path"])).groups()
+    except Exception:
         raise ImportError("posenc is missing: run `%pip install git+https://github.com/OWNER/REPOSITORY` with the "
-                          "repository that you have this notebook from, and run this cell again") from error
+                          "repository that you have this notebook from, and run this cell again") from None
     subprocess.run([sys.executable, "-m", "pip", "install", "-q", "--no-deps", "latex2mathml",
-                    f"git+https://{repository}"], check=True)
+                    f"git+https://{repository}" + (f"@{branch}" if branch else "")], check=True)
 """.rstrip()
 
 #: The second cell: the book's mathematical shorthands for a notebook, which does not read the book's settings.

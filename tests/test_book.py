@@ -517,6 +517,14 @@ def test_search_finds(server: str, open_page: Open) -> None:
     assert not opened.problems
 
 
+@pytest.mark.parametrize("word", ["constructor", "__proto__"])
+def test_search_for_what_every_object_has_ends_as_for_any_other_word(word: str, server: str, open_page: Open) -> None:
+    opened = open_page(f"{server}/search.html?q={word}")
+    opened.page.wait_for_function("!/^Searching/.test(document.querySelector('#search-results h2').textContent)")
+    assert not opened.page.locator("#search-results li a[href*=undefined]").count()
+    assert not opened.problems
+
+
 def test_search_from_disk_raises_no_error(book: Path, open_page: Open) -> None:
     opened = open_page(book.as_uri() + "/search.html?q=equivariance")
     opened.page.wait_for_selector("#search-results li a")

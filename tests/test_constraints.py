@@ -1,9 +1,10 @@
-"""The pinned set against what pyproject.toml promises."""
+"""The pinned set, and what Binder and Colab have, against what pyproject.toml promises."""
 
 import tomllib
 from importlib import metadata
 from pathlib import Path
 
+from normalise import COLAB_CELL
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
@@ -46,3 +47,35 @@ def test_what_pyproject_asks_for_is_pinned() -> None:
         asked += PROJECT["optional-dependencies"][extra]
     names = {canonicalize_name(Requirement(line).name) for line in asked} - {canonicalize_name(PROJECT["name"])}
     assert names <= {canonicalize_name(pin.name) for pin in PINS}
+
+
+def listed(name: str) -> dict[str, Requirement]:
+    """What a file of requirements asks for, by name, without its options."""
+    lines = (ROOT / name).read_text(encoding="utf-8").splitlines()
+    asked = [Requirement(line) for line in lines if line and not line.startswith(("#", "--"))]
+    return {canonicalize_name(each.name): each for each in asked}
+
+
+NEEDED = {canonicalize_name(each.name): each for each in map(Requirement, PROJECT["dependencies"])}
+
+
+def test_binder_installs_what_the_package_needs_and_nothing_else() -> None:
+    """It installs the package without its dependencies, whose torch would be the one with CUDA."""
+    binder = listed(".binder/requirements.txt")
+    assert binder == NEEDED
+    assert "--no-deps ." in (ROOT / ".binder/postBuild").read_text(encoding="utf-8")
+
+
+def test_binder_takes_the_versions_that_were_tested_together() -> None:
+    lines = (ROOT / ".binder/requirements.txt").read_text(encoding="utf-8").splitlines()
+    (constraint,) = [line.split()[1] for line in lines if line.startswith("--constraint")]
+    assert (ROOT / ".binder" / constraint).resolve() == ROOT / "constraints.txt"
+
+
+def test_colab_and_the_first_cell_of_a_chapter_have_what_the_package_needs() -> None:
+    colab = listed("tests/colab.txt")
+    missing = set(NEEDED) - set(colab)
+    assert all(f'"{name}"' in COLAB_CELL for name in missing), missing
+    for name in set(NEEDED) & set(colab):
+        (version,) = [each.version for each in colab[name].specifier if each.operator == "=="]
+        assert version in NEEDED[name].specifier

@@ -205,6 +205,21 @@ def test_a_trait_refuses_what_the_slider_cannot_show(name, value):
     assert panel.values == {"length": 16, "dim": 8, "base": 10_000.0}
 
 
+@pytest.mark.parametrize("book", [False, True], ids=["a panel", "a page"])
+def test_a_control_that_is_not_there_is_refused_by_name(book, monkeypatch):
+    monkeypatch.setenv("POSENC_BOOK", "1") if book else monkeypatch.delenv("POSENC_BOOK", raising=False)
+    monkeypatch.setattr(Page, "_export", staticmethod(lambda explorer: {}))
+    panel = explore(lambda slope=0.5, length=3: slope * torch.arange(length), Lines(), slope=(0.0, 1.0), length=(1, 9),
+                    name="line")  # fmt: skip
+    with pytest.raises(AttributeError, match=r"'slop' is no control of line: it has slope, length"):
+        panel.slop = 1.0
+    panel.slope = 0.25
+    assert panel.values["slope"] == 0.25
+    if not book:
+        panel.layout.width = "50%"  # what any widget has is still there
+        panel.tooltip = None
+
+
 def test_a_control_may_have_a_widgets_own_name():
     def f(layout="half", keys=2):
         return torch.ones(keys)
@@ -303,6 +318,34 @@ def test_exported_graphs_equal_torch_between_the_corners_too():
         np.testing.assert_allclose(got, wanted.numpy(), atol=2e-5)
 
     agrees()
+
+
+@pytest.mark.parametrize(("factor", "passes"), [(1.01, False), (1.0001, True)])
+def test_a_graph_that_computes_something_else_than_torch_is_refused(factor, passes):
+    pytest.importorskip("onnxruntime")
+
+    def grown(x=1.5):
+        return torch.arange(4) * x * (factor if torch.compiler.is_exporting() else 1.0)
+
+    shown = Explorer(grown, (Lines(),), {"x": (1.0, 3.0)})
+    if passes:
+        assert list(graphs(shown)) == [""]
+    else:
+        with pytest.raises(ExportError, match=r"differs from torch by 0\.0\d"):
+            graphs(shown)
+
+
+@pytest.mark.parametrize("start", [1, 2])
+def test_a_whole_number_that_starts_at_1_is_still_a_slider_in_the_graph(start):
+    """The exporter takes a size of 1 for a constant, since it broadcasts."""
+    onnxruntime = pytest.importorskip("onnxruntime")
+
+    def products(n=start):
+        return torch.einsum("ij,kj->ik", torch.arange(n).float()[:, None].expand(n, n), torch.ones(3, n))
+
+    session = onnxruntime.InferenceSession(graphs(Explorer(products, (Heatmap(),), {"n": (1, 6)}))[""])
+    for n in (1, 2, 5):
+        assert session.run(None, {"n": np.array(n)})[0].tolist() == [[float(n * i)] * 3 for i in range(n)]
 
 
 def test_there_is_a_graph_for_each_combination_of_choices():

@@ -184,7 +184,8 @@ def test_a_slow_function_never_queues_and_the_page_stays_free(opened):
 
 POLICY = (
     "default-src 'self'; script-src 'self' 'unsafe-inline' 'wasm-unsafe-eval'; style-src 'self' 'unsafe-inline'; "
-    "img-src 'self' data:; font-src 'self' data:; worker-src blob:"
+    "img-src 'self' data:; font-src 'self' data:; worker-src blob:; object-src 'none'; base-uri 'none'; "
+    "form-action 'self'; frame-ancestors 'none'"
 )
 SLOW_MOVE = """async () => { const { panel } = document.getElementById("explore-slow");
   for (const n of [400, 410]) {
@@ -252,6 +253,38 @@ def test_a_worker_that_dies_is_replaced(opened):
         return [panel.shown.n, panel.message.textContent, panel.status.textContent]; }"""
     )
     assert got == [500, "", ""]
+
+
+def test_a_worker_that_dies_while_it_rests_is_not_made_again(opened):
+    page = opened.page
+    page.evaluate(
+        """() => { const made = globalThis.Worker;
+           globalThis.made = [];
+           globalThis.Worker = class extends made { constructor(url) { super(url); globalThis.made.push(this); } } }"""
+    )
+    live(page, "explore-slow")
+    assert page.evaluate(SLOW_MOVE) == [410, ""]
+    assert page.evaluate("made.length") == 1
+    page.evaluate("made[0].onerror(new ErrorEvent('error', { message: 'out of memory' }))")
+    assert page.evaluate(SLOW_MOVE.replace("410", "420")) == [420, ""]
+    assert page.evaluate("made.length") == 1
+
+
+def test_of_many_graphs_those_that_were_used_last_are_kept(opened):
+    page = opened.page
+    live(page, "explore-turned")
+    kept = page.evaluate(
+        """async () => { const { run } = globalThis.posencEngine, spoilt = new Uint8Array(3), found = {};
+        const { graphs } = JSON.parse(document.querySelector("#explore-turned .pe-data").textContent);
+        const bytes = Uint8Array.from(atob(graphs["0,0"]), c => c.charCodeAt(0));
+        const feed = [{ name: "angle", integer: false, value: 0 }];
+        for (let i = 0; i < 12; i++) await run(`graph ${i}`, bytes, feed);  // as many as are kept
+        await run("graph 0", bytes, feed);
+        await run("graph 12", bytes, feed);  // one more
+        for (const i of [0, 1, 2]) found[i] = await run(`graph ${i}`, spoilt, feed).then(() => true, () => false);
+        return found; }"""
+    )
+    assert kept == {"0": True, "1": False, "2": True}
 
 
 def test_a_graph_that_fails_is_tried_again(opened):
@@ -336,6 +369,20 @@ def test_progress_is_shown_while_the_runtime_loads(made_server, open_page):
     held.pop().continue_()
     page.wait_for_selector("#explore-encoding.pe-live")
     page.wait_for_selector("#explore-encoding progress", state="hidden")
+
+
+def test_a_runtime_that_could_not_be_loaded_is_tried_again_at_the_next_move(made_server, open_page):
+    page = open_page(f"{made_server}/index.html").page
+    page.route("**/runtime.wasm.gz", lambda route: route.fulfill(status=404), times=1)
+    page.evaluate("document.getElementById('explore-still').scrollIntoView()")
+    root = page.locator("#explore-still")
+    root.locator(".pe-message").wait_for(state="visible")
+    assert "could not be loaded" in root.locator(".pe-message").inner_text()
+    root.get_by_role("slider").focus()
+    page.keyboard.press("ArrowRight")
+    page.wait_for_selector("#explore-still.pe-live")
+    assert read(page, "explore-still")["shown"] == {"n": 4}
+    assert root.locator(".pe-message").is_hidden()
 
 
 @pytest.mark.parametrize("harm", ["missing", "cut short"])

@@ -414,6 +414,45 @@ def test_shared_controls_move_together_as_far_as_they_go(page):
     assert "kind" not in values(page, "explore-arrows")
 
 
+SIGHT = "id => document.getElementById(id).panel.seen"
+
+
+def test_a_shared_control_that_moves_elsewhere_arrives_out_of_sight_too(page):
+    for name in ("explore-other", "explore-arrows"):
+        live(page, name)
+    page.wait_for_function(f"!({SIGHT})('explore-other')")
+    page.evaluate("document.getElementById('explore-arrows').panel.set({ theta: 0.75 })")
+    assert values(page, "explore-other")["theta"] == 0.5  # while it moves, only what is seen is drawn
+    page.wait_for_function("document.getElementById('explore-other').panel.shown.theta === 0.75")
+    page.evaluate("document.getElementById('explore-arrows').panel.set({ theta: 0.25 })")
+    page.evaluate("document.getElementById('explore-other').panel.set({ kind: 1 })")  # before the other has arrived
+    assert values(page, "explore-other") == {"theta": 0.25, "kind": 1}
+    page.evaluate("document.getElementById('explore-arrows').panel.set({ theta: 0.5 })")
+    page.evaluate("document.getElementById('explore-other').scrollIntoView()")
+    page.wait_for_function(f"({SIGHT})('explore-other')")
+    settled(page, "explore-other")
+    assert values(page, "explore-other") == {"theta": 0.5, "kind": 1}
+
+
+def test_what_was_drawn_before_stays_as_a_ghost_until_the_answer_has_come(page):
+    live(page, "explore-other")
+    ghosts = page.evaluate(
+        """async () => { const { panel } = document.getElementById("explore-other"), seen = [];
+        const { compute } = panel.engine;
+        const look = () => { panel.forget(); seen.push([panel.running, panel.haunted, Boolean(panel.views[0].past)]); };
+        let answer;
+        panel.engine.compute = values => new Promise(done => (answer = () => done(compute(values))));
+        panel.set({ theta: 0.9 });
+        look();
+        panel.engine.compute = compute;
+        answer();
+        while (panel.running) await new Promise(requestAnimationFrame);
+        look();
+        return seen; }"""
+    )
+    assert ghosts == [[True, True, True], [False, False, False]]
+
+
 def test_small_multiples_have_one_scale_and_one_tab_stop(page):
     live(page, "explore-clocks")
     titles = page.locator("#explore-clocks .pe-tile .pe-view-title").all_inner_texts()

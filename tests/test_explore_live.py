@@ -1,16 +1,23 @@
-"""explore() in a real JupyterLab: the slider goes through the kernel, and Python moves the slider."""
+"""explore() in a real JupyterLab with a kernel, as people use it: sliders and Python, curves that are dragged, presets,
+two panels at once, links of the text, a restart, a notebook saved with its widgets, and a chapter's first panel.
+"""
 
 from __future__ import annotations
 
 import re
+from pathlib import Path
+from urllib.parse import parse_qsl
 
+import nbformat
 import pytest
 import torch
+from nbformat.v4 import new_code_cell, new_markdown_cell
 
 from posenc import sinusoidal
-from tests.live import jupyterlab, open_notebook, run_cell
+from tests.live import KERNEL_IDLE, jupyterlab, open_notebook, reopen, run_all, run_cell
 
 pytestmark = pytest.mark.browser
+CHAPTER = Path(__file__).parents[1] / "chapters/alibi.ipynb"
 
 CELLS = [
     """\
@@ -36,6 +43,28 @@ other.value = 12""",
     "print('seen', seen, 'linked', other.value, 'values', panel.values)",
 ]
 
+TWO = [
+    """\
+import ipywidgets, torch
+from posenc import Heatmap, Lines, explore, logarithmic
+
+def one_head(slope=0.25, query=11):
+    offset = torch.arange(12)
+    return (offset, -slope * offset), -slope * (offset[:, None] - offset).abs()
+
+wide = explore(one_head, Lines(x="distance", y="bias", limits=(-8, 0), drag={0: "slope"}), Heatmap(pick="query"),
+               slope=logarithmic(0.002, 2.0), query=(0, 11), name="one-head",
+               presets={"gentle": {"slope": 1 / 256}, "steep": {"slope": 0.5}})
+wide""",
+    """\
+def count(n=600, slope=0.5):
+    x = torch.arange(1000.0)
+    return x, slope * torch.minimum(x, x.new_tensor(n))
+
+narrow = explore(count, Lines(x="x", y="y", limits=(0, 500)), n=(100, 900), slope=(0.1, 1.0), name="count")
+ipywidgets.VBox([narrow], layout=ipywidgets.Layout(width="420px"))""",
+]
+
 
 RESTART = "() => jupyterapp.shell.currentWidget.context.sessionContext.session.kernel.restart()"
 
@@ -53,16 +82,35 @@ def settle(page, **wanted):
     )  # fmt: skip
 
 
-def test_sliders_and_python_move_each_other(tmp_path, browser):
-    with jupyterlab(tmp_path, CELLS) as address:
-        drive(address, browser)
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory, browser):
+    """A page in which JupyterLab runs, with three notebooks."""
+    two = [
+        new_code_cell(TWO[0]),
+        new_markdown_cell("[A steep head](#explore-one-head?slope=0.5)."),
+        new_code_cell(TWO[1]),
+    ]
+    chapter = nbformat.read(CHAPTER, as_version=4).cells
+    first = next(n for n, cell in enumerate(chapter) if cell.cell_type == "code" and "explore(" in cell.source)
+    notebooks = {"two": two, "chapter": chapter[: first + 2]}
+    with jupyterlab(tmp_path_factory.mktemp("lab"), CELLS, notebooks) as address:
+        page = browser.new_page(viewport={"width": 1200, "height": 1000}, reduced_motion="reduce")
+        page.errors = []
+        page.on("pageerror", lambda error: page.errors.append(str(error)))
+        open_notebook(page, address)
+        yield page
+        page.close()
 
 
-def drive(address, browser):
-    page = browser.new_page(viewport={"width": 1200, "height": 1000})
-    errors = []
-    page.on("pageerror", lambda error: errors.append(str(error)))
-    open_notebook(page, address)
+@pytest.fixture
+def page(lab):
+    lab.errors.clear()
+    yield lab
+    assert not lab.errors
+
+
+def test_sliders_and_python_move_each_other(page):
+    reopen(page, "live")
     run_cell(page, 0)
     page.wait_for_selector(".pe-widget.pe-live", timeout=90_000)
 
@@ -122,7 +170,6 @@ def drive(address, browser):
     assert "'length': 13" in text
     assert "'base': 500.0" in text
     assert "'layout': 'half'" in text
-    assert not errors
 
     page.evaluate(RESTART)
     field.fill("14")
@@ -133,4 +180,146 @@ def drive(address, browser):
     assert page.locator(".pe-status").inner_text() == ""
     run_cell(page, 0)  # as it says
     page.wait_for_function("() => document.querySelector('.pe-widget.pe-live')?.panel.shown.length === 16")
-    page.close()
+
+
+def alive(page, count):
+    page.wait_for_function(
+        "n => document.querySelectorAll('.pe-widget.pe-live').length === n", arg=count, timeout=60_000
+    )
+
+
+def values(page, index=0):
+    return page.evaluate("i => document.querySelectorAll('.pe-widget')[i].panel.values", index)
+
+
+# The kernel is asked nothing for a third of a second.
+RESTS = """async i => {
+  const { panel } = document.querySelectorAll('.pe-widget')[i], { compute } = panel.engine;
+  let asked = 0, quiet = 0, before = -1;
+  panel.engine.compute = (...values) => { asked++; return compute(...values); };
+  for (const late = Date.now() + 15_000; quiet < 7 && Date.now() < late;) {
+    await new Promise(done => setTimeout(done, 50));
+    quiet = !panel.running && asked === before ? quiet + 1 : 0;
+    before = asked;
+  }
+  panel.engine.compute = compute;
+  return quiet === 7;
+}"""
+
+
+def rests(page, index=0):
+    assert page.evaluate(RESTS, index), "the kernel is asked for ever"
+
+
+def place(page, x, y):
+    """The place in the window of a point of the lines of the first panel."""
+    return page.evaluate(
+        """async ([x, y]) => { const { frame } = document.querySelector('.pe-widget').panel.views[0];
+           frame.svg.scrollIntoView({ block: 'center' });
+           await new Promise(requestAnimationFrame);
+           const box = frame.svg.getBoundingClientRect();
+           return [box.left + frame.x(x), box.top + frame.y(y)]; }""",
+        [x, y],
+    )
+
+
+def drag(page, start, end):
+    page.mouse.move(*start)
+    page.mouse.down()
+    for share in (0.25, 0.5, 0.75, 1.0):
+        page.mouse.move(*(a + share * (b - a) for a, b in zip(start, end, strict=True)))
+        page.wait_for_timeout(50)
+    page.mouse.up()
+    rests(page)
+
+
+def test_two_panels_are_used_by_hand_then_the_kernel_restarts_and_then_it_is_gone(page):
+    reopen(page, "two")
+    run_all(page)
+    alive(page, 2)
+    strangers = page.evaluate(
+        """() => {
+          const ids = [...document.querySelectorAll('.pe-widget [id]')].map(e => e.id);
+          return [...document.querySelectorAll('.pe-widget')].flatMap(root => [
+            ...[...root.querySelectorAll('label')].filter(e => !root.contains(e.control)).map(e => e.textContent),
+            ...root.panel.all.filter(({ frame }) => frame).filter(({ frame }) => {
+              const hole = document.getElementById(/#([^)]+)/.exec(frame.marks.getAttribute('clip-path'))[1]);
+              return !frame.svg.contains(hole) || Math.abs(hole.firstChild.width.baseVal.value - frame.plot.width) > 20;
+            }).map(() => 'a frame'),
+            ...[...root.querySelectorAll('[id]')].map(({ id }) => id)
+              .filter(id => ids.filter(i => i === id).length > 1),
+          ]); }"""
+    )
+    assert strangers == []
+    widths = page.evaluate("[...document.querySelectorAll('.pe-widget')].map(root => root.clientWidth)")
+    assert widths[0] > 1.5 * widths[1]
+
+    drag(page, place(page, 8, -2.0), place(page, 8, -6.0))
+    assert values(page)["slope"] == pytest.approx(0.75, rel=0.03)
+    root = page.locator(".pe-widget").first
+    root.get_by_role("button", name="gentle").click()
+    rests(page)
+    assert values(page)["slope"] == 1 / 256
+    drag(page, place(page, 8, -8 / 256), place(page, 8, -4.0))
+    field = root.get_by_role("textbox", name="slope, exact value")
+    field.fill("1")
+    field.press("Enter")
+    rests(page)
+    assert values(page)["slope"] == 1
+    root.get_by_role("button", name="Reset").click()
+    rests(page)
+    assert values(page) == {"slope": 0.25, "query": 11}
+    page.get_by_role("link", name="A steep head").click()
+    rests(page)
+    assert values(page)["slope"] == 0.5
+    assert values(page, 1) == {"n": 600, "slope": 0.5}
+    assert page.evaluate("location.hash") == ""
+
+    page.evaluate(RESTART)
+    root.get_by_role("button", name="gentle").click()
+    message = root.locator(".pe-message")
+    message.wait_for(state="visible", timeout=40_000)
+    assert "Run the cell again" in message.inner_text()
+    page.wait_for_function(KERNEL_IDLE, timeout=60_000)
+    run_all(page)
+    page.wait_for_function("() => document.querySelectorAll('.pe-widget.pe-live')[0]?.panel.shown.slope === 0.25")
+    alive(page, 2)
+    page.locator(".pe-widget").first.get_by_role("button", name="steep").click()
+    rests(page)
+
+    page.evaluate(
+        """async () => { const { context } = jupyterapp.shell.currentWidget;
+           await jupyterapp.commands.execute('@jupyter-widgets/jupyterlab-manager:saveWidgetState');
+           await context.save();
+           await context.sessionContext.shutdown(); }"""
+    )
+    reopen(page, "two")  # with a new kernel, which has run nothing
+    for _ in range(2):
+        message = page.locator(".pe-widget .pe-message").first
+        message.wait_for(state="visible", timeout=10_000)
+        assert "No kernel has this panel yet: run its cell." in message.inner_text()
+        assert page.locator(".pe-widget .pe-status").first.inner_text() == ""
+        assert values(page) == {"slope": 0.5, "query": 11}
+        page.locator(".pe-widget").first.get_by_role("textbox", name="slope, exact value").press("Enter")
+    run_all(page)
+    alive(page, 2)
+
+
+def test_the_first_panel_of_a_chapter_is_dragged_and_its_links_set_it(page):
+    reopen(page, "chapter")
+    run_all(page)
+    alive(page, 1)
+    starts = values(page)
+    slope = starts["slope"]
+    drag(page, place(page, 7, -8 * slope), place(page, 7, -4.0))  # the query is word 15
+    assert values(page)["slope"] == pytest.approx(0.5, rel=0.03)
+    links = page.locator("a[href*='#explore-one-head?']")
+    assert links.count()
+    for link in links.all():
+        link.click()
+        rests(page)
+        wanted = dict(parse_qsl(link.get_attribute("href").split("?")[1]))
+        assert {name: float(values(page)[name]) for name in wanted} == {n: float(text) for n, text in wanted.items()}
+    page.locator(".pe-widget").get_by_role("button", name="Reset").click()
+    rests(page)
+    assert values(page) == starts

@@ -163,6 +163,26 @@ def test_workflows_run_targets_that_exist_and_publishing_waits_for_the_tests() -
             assert job["timeout-minutes"] <= 60
     started = flows["publish"][True]["workflow_run"]  # YAML takes the word "on" for true
     assert started["workflows"] == [flows["test"]["name"]]
-    assert "conclusion == 'success'" in flows["publish"]["jobs"]["publish"]["if"]
+    assert "conclusion == 'success'" in flows["publish"]["jobs"]["build"]["if"]
+    assert flows["publish"]["jobs"]["deploy"]["needs"] == "build"
     versions = flows["test"]["jobs"]["test"]["strategy"]["matrix"]["python"]
     assert versions == ["3.11", "3.12", "3.13", "3.14"]
+
+
+#: Whose commit nobody could look up.
+TAGGED = {"actions/configure-pages@v6"}
+
+
+def test_actions_are_named_by_their_commits_and_rights_are_those_of_the_job() -> None:
+    for path in (ROOT / ".github/workflows").glob("*.yml"):
+        flow = yaml.safe_load(path.read_text())
+        assert set(flow["permissions"].items()) == {("contents", "read")}, path
+        for name, job in flow["jobs"].items():
+            used = [step["uses"] for step in job["steps"] if "uses" in step]
+            assert all(re.search(r"@[0-9a-f]{40}$", each) for each in used if each not in TAGGED), (path, name)
+            for step in job["steps"]:
+                if step.get("uses", "").startswith("actions/checkout@"):
+                    assert step["with"]["persist-credentials"] is False, (path, name)
+            writes = {right for right, kind in job.get("permissions", {}).items() if kind == "write"}
+            if writes:  # such a job runs nothing of ours, of pip's or of npm's
+                assert all("uses" in step for step in job["steps"]), (path, name)

@@ -11,6 +11,7 @@ import re
 import subprocess
 import sys
 import threading
+import urllib.parse
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -411,9 +412,11 @@ def test_forked_kernels_have_nothing_in_common(tmp_path: Path) -> None:
 class Sessions(http.server.BaseHTTPRequestHandler):
     """Answers as Colab's kernel manager does, for a notebook that was opened from GitHub."""
 
+    notebook = ""
+
     def do_GET(self) -> None:
-        notebook = "fileId=https%3A%2F%2Fgithub.com%2Fowner%2Fbook%2Fblob%2Fmain%2Fchapters%2Frope.ipynb"
-        body = json.dumps([{"path": notebook}]).encode()
+        address = urllib.parse.quote(f"https://github.com/owner/book/{self.notebook}", safe="")
+        body = json.dumps([{"path": f"fileId={address}"}]).encode()
         self.send_response(200 if self.path == "/api/sessions" else 404)
         self.end_headers()
         self.wfile.write(body)
@@ -431,9 +434,15 @@ def commands(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     return ran
 
 
-def test_colab_cell_installs_from_the_notebooks_own_repository(
-    monkeypatch: pytest.MonkeyPatch, commands: list[list[str]]
+@pytest.mark.parametrize(("path", "wanted"), [
+    ("blob/main/chapters/rope.ipynb", "@main"),
+    ("blob/work/a branch/chapters/rope.ipynb", "@work/a branch"),
+    ("tree/rope.ipynb", ""),
+])  # fmt: skip
+def test_colab_cell_installs_from_the_notebooks_own_repository_and_branch(
+    monkeypatch: pytest.MonkeyPatch, commands: list[list[str]], path: str, wanted: str
 ) -> None:
+    monkeypatch.setattr(Sessions, "notebook", path)
     with http.server.HTTPServer(("127.0.0.1", 0), Sessions) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
@@ -442,14 +451,15 @@ def test_colab_cell_installs_from_the_notebooks_own_repository(
         exec(COLAB_CELL, {})
         server.shutdown()
         thread.join()
-    assert [command[-1] for command in commands] == ["git+https://github.com/owner/book"]
+    assert [command[-1] for command in commands] == [f"git+https://github.com/owner/book{wanted}"]
     assert "--no-deps" in commands[0]
 
 
 def test_colab_cell_says_what_to_do_elsewhere(monkeypatch: pytest.MonkeyPatch, commands: list[list[str]]) -> None:
     monkeypatch.delenv("COLAB_JUPYTER_IP", raising=False)
-    with pytest.raises(ImportError, match="pip install git"):
+    with pytest.raises(ImportError, match="pip install git") as raised:
         exec(COLAB_CELL, {})
+    assert raised.value.__suppress_context__  # what a reader is to do stands below one traceback
     assert not commands
 
 

@@ -33,6 +33,11 @@ function sortable(table) {
 }
 
 document.addEventListener("DOMContentLoaded", () => {
+  /* The search looks words up in plain objects, which have a "constructor" and a "__proto__" before they hold any word. */
+  const index = typeof Search === "object" ? Search._index : null;
+  const bare = Object.create(null, { hasOwnProperty: { value: Object.prototype.hasOwnProperty } });
+  for (const words of index ? [index.terms, index.titleterms] : []) Object.setPrototypeOf(words, bare);
+
   const all = (selector, repair) => document.querySelectorAll(selector).forEach(repair);
   /* Buttons that have a tooltip for a name get one that says what they do; where there is text, the text is the name. */
   all(".primary-toggle", button => button.setAttribute("aria-label", "Show or hide the list of chapters"));

@@ -6,6 +6,7 @@ import base64
 import functools
 import itertools
 import math
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -65,8 +66,17 @@ class Explorer:
     def _known(self, name: str) -> Control:
         """The control of a name, or a ValueError that says which there are."""
         if name not in self.by_name:
-            raise ValueError(f"{name!r} is no control of {self.name}: it has {', '.join(self.by_name)}")
+            raise ValueError(self.no_control(name))
         return self.by_name[name]
+
+    def no_control(self, name: str) -> str:
+        """What is wrong with a name, and which would be right."""
+        return f"{name!r} is no control of {self.name}: it has {', '.join(self.by_name)}"
+
+    @property
+    def identity(self) -> str:
+        """By what links of a page lead to the first panel of this name."""
+        return "explore-" + (re.sub(r"[^a-z0-9]+", "-", self.name.lower()).strip("-") or "panel")
 
     def _handles(self, view: View) -> None:
         """See that what can be grabbed in a view moves a control that can follow."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import re
+import uuid
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -116,12 +116,18 @@ class Panel(anywidget.AnyWidget):
         spec = explorer.spec({})
         for control, entry in zip(explorer.controls, spec["controls"], strict=True):
             entry["trait"] = self._by_control[control.name]
-        super().__init__(_spec=spec)
+        model = uuid.uuid4().hex  # by which the front end asks its host whether a kernel has this panel
+        super().__init__(_spec={**spec, "id": explorer.identity, "model": model}, model_id=model)
         self.add_traits(**{self._by_control[c.name]: _trait(c) for c in explorer.controls})
         self.on_msg(self._answer)
         for name in explorer.share:
             self.observe(lambda change, name=name: self._pass_on(name, change["new"]), self._by_control[name])
         self._sharing.add(self)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not name.startswith("_") and not hasattr(self, name) and "_by_control" in self.__dict__:
+            raise AttributeError(self._explorer.no_control(name))
+        super().__setattr__(name, value)
 
     def _pass_on(self, control: str, value: Any) -> None:
         """Move a shared control in the other panels, as far as they have this value."""
@@ -190,8 +196,7 @@ class Page:
         super().__setattr__("_explorer", explorer)
         super().__setattr__("_by_control", taken)
         super().__setattr__("values", explorer.starts())
-        identity = re.sub(r"[^a-z0-9]+", "-", explorer.name.lower()).strip("-") or "panel"
-        super().__setattr__("_identity", f"explore-{identity}" + (f"-{count}" if count > 1 else ""))
+        super().__setattr__("_identity", explorer.identity + (f"-{count}" if count > 1 else ""))
         super().__setattr__("_exported", self._export(explorer))  # here, so that a failure is the cell's own
         keep(explorer, self._identity)
 
@@ -210,7 +215,7 @@ class Page:
     def __setattr__(self, name: str, value: Any) -> None:
         control = next((c for c, trait in self._by_control.items() if trait == name), None)
         if control is None:
-            raise AttributeError(f"{name!r} is no control of {self._explorer.name}")
+            raise AttributeError(self._explorer.no_control(name))
         self.values.update(self._explorer.check({control: value}))
 
     def result(self) -> list[Tensor]:

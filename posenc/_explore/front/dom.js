@@ -5,6 +5,12 @@ const SVG = "http://www.w3.org/2000/svg";
 
 /** @typedef {Record<string, any>} Attributes @typedef {(Node | string)[]} Children */
 
+const MARK = Math.random().toString(36).slice(2, 10); // a notebook loads this file anew for each panel
+let count = 0;
+
+/** An id that no other element of the page has. @param {string} kind */
+export const unique = (kind) => `${kind}-${MARK}-${++count}`;
+
 /** @type {<T extends Element>(made: T, attributes: Attributes, children: Children) => T} */
 function make(made, attributes, children) {
   for (const [name, value] of Object.entries(attributes)) {

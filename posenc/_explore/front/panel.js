@@ -2,11 +2,11 @@
 // The panel: controls, views, messages. What computes is an engine: the kernel's (widget.js) or the page's (page.js).
 
 import { makeControl } from "./controls.js";
-import { element, write } from "./dom.js";
+import { element, unique, write } from "./dom.js";
 import { Latest } from "./latest.js";
 import { Motion, still } from "./motion.js";
 import { format, toHash } from "./scale.js";
-import { seek } from "./seek.js";
+import { aimed, search, seek } from "./seek.js";
 import { download, tables } from "./table.js";
 import { tool } from "./tools.js";
 import { grab } from "./views/grab.js";
@@ -33,7 +33,6 @@ const FADE = 1400; // milliseconds
 const REST = 200; // milliseconds without a movement
 /** @type {Set<Panel>} */
 const panels = new Set(); // of this page, which may share controls
-let count = 0;
 
 /** A panel in `root`. Its engine computes, and of many values only the newest. */
 export class Panel {
@@ -70,13 +69,14 @@ export class Panel {
   shown = null;
   /** @type {{ values: Values, tensors: Tensor[] } | null} a state that is kept to compare with */
   pinned = null;
+  /** @type {{ taken: Held } | null} the search that is under way, for what was taken */
+  search = null;
   /** @type {{ from: Picture, place: Place } | null} what is probed */
   aimed = null;
   seen = false; // some of it is on the screen
   /** @type {Values} what shared controls are to do here, once a reader sees it or the movement has ended */
   owed = {};
   held = false; // something in a picture
-  gone = false;
   haunted = false; // ghosts are shown
   /** @type {string | undefined} the choices for which sliders are marked that do nothing */
   marked;
@@ -95,7 +95,7 @@ export class Panel {
     this.root = root;
     this.spec = spec;
     this.engine = engine;
-    this.id = `pe-${++count}`;
+    this.id = unique("pe");
     this.values = { ...spec.values };
     this.starts = { ...spec.starts };
     this.motion = new Motion(this);
@@ -311,10 +311,13 @@ export class Panel {
     /** @type {[view: View, least: number][][]} */
     const rows = [];
     let room = 0;
+    const fit = Math.max(1, Math.floor((width + GAP) / (BESIDE + GAP))); // sides of a comparison in a row
     for (const view of this.all) {
       const least = view.side ? BESIDE : (LEAST[view.spec.kind] ?? 300);
       const alone = WIDE.includes(view.spec.kind) || Boolean(view.parts); // small multiples take what width there is
-      if (!rows.length || least > room || alone) {
+      const sides = view.side && view === view.main ? this.sidesOf(view).length : 1; // begin where all of them have room
+      const needed = Math.min(sides, fit) * (least + GAP) - GAP;
+      if (!rows.length || needed > room || alone) {
         rows.push([]);
         room = width + GAP;
       }
@@ -324,24 +327,38 @@ export class Panel {
     for (const row of rows) {
       const all = row.reduce((sum, [, least]) => sum + least, 0) || 1;
       const airy = row.some(([view]) => view.spec.y);
-      const sided = row.every(([view]) => view.side); // pictures to compare are of one size
+      const sided = row.every(([view]) => view.side);
       let left = 60;
       row.forEach(([view, least], i) => {
         const span = i === row.length - 1 ? left : Math.round((60 * least) / all);
         left -= span;
         view.airy = airy;
-        if (sided) Object.assign(view, { least: 150, widest: Math.floor(width / row.length) - GAP });
+        if (view.side) { // pictures to compare are of one size
+          const share = sided ? 1 / Math.min(this.sidesOf(view).length, fit) : Math.floor((60 * least) / all) / 60;
+          Object.assign(view, { least: 150, widest: Math.floor(width * share) - GAP });
+        }
         view.host.style.setProperty("--pe-span", String(span));
         view.host.classList.toggle("pe-last", i === row.length - 1);
       });
     }
   }
 
+  /** All views of a comparison that a view is one of. @param {View} view */
+  sidesOf(view) {
+    return this.all.filter(({ main }) => main === view.main);
+  }
+
   /**
-   * Move controls, and tell the engine unless it was the engine that moved them.
+   * Move controls, and tell the engine unless it was the engine that moved them. A search that is under way ends.
    * @type {(values: Values, tell?: boolean) => void}
    */
   set(values, tell = true) {
+    this.search = null;
+    this.move(values, tell);
+  }
+
+  /** @type {(values: Values, tell?: boolean) => void} */
+  move(values, tell = true) {
     values = { ...this.owed, ...values };
     this.owed = {};
     clearTimeout(this.due);
@@ -432,6 +449,7 @@ export class Panel {
   /** Something in a picture was taken: until it is let go nothing else is probed or moved. */
   hold() {
     this.stop();
+    this.search = null;
     this.held = true;
     if (this.aimed) this.aim(this.aimed.from, null);
     this.body.classList.add("pe-holding");
@@ -448,30 +466,32 @@ export class Panel {
    */
   async seek(taken, miss, patience) {
     taken.miss = miss;
-    if (taken.seeking) return;
-    taken.seeking = true;
+    if (this.search?.taken === taken) return;
+    const mine = { taken };
+    this.search = mine;
     const controls = taken.controls.map((name) => /** @type {Slider} */ (this.spec.controls.find((control) => control.name === name)));
     const same = (/** @type {Values} */ values) => Object.keys(values).every((name) => values[name] === this.shown?.[name]);
     /** @param {Values} values */
     const far = async (values) => (taken.miss ?? miss)((same(values) && this.tensors) || (await this.engine.compute(values)));
-    const strides = new Map();
-    /** @type {Values} */
-    let now = {};
+    let state = search();
     try {
-      while (!this.gone) {
+      while (this.search === mine) {
         /** @type {Held["miss"]} */
         const wanted = taken.miss;
         const late = performance.now() + (this.engine.patience ?? patience);
-        const { values, done } = await seek(controls, { ...this.values, ...now }, far, () => performance.now() > late, strides);
-        now = Object.fromEntries(taken.controls.map((name) => [name, values[name]]));
-        if (taken.controls.some((name) => values[name] !== this.values[name])) this.set(now);
+        const { values, done } = await seek(controls, this.values, far, () => performance.now() > late, state);
+        if (this.search !== mine) return; // somebody has moved the controls meanwhile, or the panel is gone
+        const now = Object.fromEntries(taken.controls.map((name) => [name, values[name]]));
+        if (taken.controls.some((name) => values[name] !== this.values[name])) this.move(now);
         if (done && taken.miss === wanted) break;
+        if (done) state = search();
+        else if (taken.miss !== wanted) aimed(state);
         await new Promise(requestAnimationFrame);
       }
     } catch (error) {
-      this.complain(error.message ?? String(error));
+      if (this.search === mine) this.complain(error.message ?? String(error));
     }
-    taken.seeking = false;
+    if (this.search === mine) this.search = null;
   }
 
   /** Of all tensors, those of one view. @type {(view: View, tensors: Tensor[]) => Tensor[]} */
@@ -627,7 +647,7 @@ export class Panel {
     const titles = { A: names[0], B: names[1], "B − A": `${names[1]} − ${names[0]}` };
     view.beside = { tensors: theirs, names };
     const scale = view instanceof Heatmap && !view.spec.limits ? both(view, mine, theirs) : null;
-    for (const each of this.all.filter(({ main }) => main === view)) {
+    for (const each of this.sidesOf(view)) {
       if (each.side) write(each.head, [view.spec.title, titles[each.side]].filter(Boolean).join(": "));
       if (each.side !== "B − A") each.given = scale;
       if (each === view) continue;
@@ -667,7 +687,7 @@ export class Panel {
   }
 
   destroy() {
-    this.gone = true;
+    this.search = null;
     this.latest.end();
     panels.delete(this);
     if (this.resized) this.root.removeEventListener("fullscreenchange", this.resized);

@@ -47,7 +47,7 @@ export function parse(control, text) {
   const spaced = /^[+-]?\d{1,3}([,\u2009\u202f ]\d{3})+(\.\d*)?$/.test(plain); // 0,5 is no grouping: refuse it
   const clean = spaced ? plain.replace(/[,\u2009\u202f ]/g, "") : plain;
   const range = `${control.label} goes from ${format(control.min)} to ${format(control.max)}`;
-  if (!/^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i.test(clean)) throw new Error(`“${text}” is no number: ${range}`);
+  if (!/^[+-]?(\d+(\.\d*)?|\.\d+)(e[+-]?\d+)?$/i.test(clean)) throw new Error(`“${text}” is no number: ${range}`);
   const value = Number(clean);
   if (!Number.isFinite(value)) throw new Error(`“${text}” is no number: ${range}`);
   if (value < control.min || value > control.max) throw new Error(`${format(value)} is out of range: ${range}`);

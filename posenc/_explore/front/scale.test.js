@@ -86,3 +86,10 @@ test("a logarithmic axis is labelled at powers of ten, briefly", () => {
   assert.deepEqual([2, 30, 0.5].map(decade), ["", "", ""]);
   assert.equal(decade(10 ** -4 * (1 + 1e-12)), "10⁻⁴"); // the axis reaches it by rounding
 });
+
+test("a text of many digits is refused at once", () => {
+  const control = { label: "n", min: 0, max: 9, step: 1, integer: true, log: false };
+  for (const text of [`${"1".repeat(200_000)}x`, `0.${"1".repeat(200_000)}x`, `${"1".repeat(200_000)}`]) {
+    assert.throws(() => parse(control, text), /no number|out of range/);
+  }
+});

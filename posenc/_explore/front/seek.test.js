@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { seek } from "./seek.js";
+import { aimed, search, seek } from "./seek.js";
 
 /** @import { Range, Values } from "./types" */
 /** @typedef {Range & { name: string, kind: string }} Named */
@@ -52,11 +52,11 @@ test("stops when time is up, keeps what it has, and goes on from there", async (
   /** @type {Values} */
   let values = { n: 0 };
   let calls = 0;
-  const strides = new Map();
+  const state = search();
   for (let done = false; !done; calls += 1) {
     const until = aim.runs + 4;
     const before = Math.abs(values.n - 700);
-    ({ values, done } = await seek([whole("n", 0, 1000)], values, aim, () => aim.runs >= until, strides));
+    ({ values, done } = await seek([whole("n", 0, 1000)], values, aim, () => aim.runs >= until, state));
     assert.ok(Math.abs(values.n - 700) <= before);
     assert.ok(calls < 40);
   }
@@ -69,4 +69,46 @@ test("the ends of a slider, and one that changes nothing", async () => {
   assert.equal(beyond.values.n, 9);
   const dead = await seek([whole("n", 0, 9)], { n: 4 }, () => 13);
   assert.deepEqual([dead.values.n, dead.done], [4, true]);
+});
+
+const late = () => true; // each computation takes longer than there is time
+
+test("however little time a call has, the search goes on and ends", async () => {
+  /** @type {[Named[], Values, (values: Values) => number, Values | null][]} */
+  const cases = [
+    [[whole("n", 0, 1000)], { n: 0 }, ({ n }) => Math.abs(n - 700), { n: 700 }],
+    [[whole("n", 0, 255)], { n: 3 }, ({ n }) => Math.abs(100 * Math.floor(n / 16) - 400), null],
+    [[whole("n", 0, 1000)], { n: 4 }, () => 13, { n: 4 }],
+    [[whole("a", 0, 90), whole("b", 0, 90)], { a: 3, b: 80 }, ({ a, b }) => Math.hypot(a - 40, b - 20), { a: 40, b: 20 }],
+  ];
+  for (const [controls, from, miss, wanted] of cases) {
+    const state = search();
+    let found = { values: from, far: Infinity, done: false };
+    let calls = 0;
+    for (; !found.done; calls += 1) {
+      const before = found.far;
+      found = await seek(controls, found.values, miss, late, state);
+      assert.ok(found.far <= before);
+      assert.ok(calls < 100, JSON.stringify([found, state]));
+    }
+    if (wanted) assert.deepEqual(found.values, wanted);
+    else assert.equal(Math.floor(found.values.n / 16), 4);
+  }
+});
+
+test("a place that moves is followed with the stride of the search so far, and reached", async () => {
+  const controls = [whole("a", 0, 1000), whole("b", 0, 1000)];
+  const state = search();
+  let found = { values: /** @type {Values} */ ({ a: 0, b: 0 }), far: 0, done: false };
+  for (let place = 10; place <= 400; place += 10) {
+    found = await seek(controls, found.values, ({ a, b }) => Math.abs(a - place) + Math.abs(b - place), late, state);
+    aimed(state);
+  }
+  const miss = (/** @type {Values} */ { a, b }) => Math.abs(a - 400) + Math.abs(b - 400);
+  let calls = 0;
+  for (; !found.done; calls += 1) {
+    found = await seek(controls, found.values, miss, late, state);
+    assert.ok(calls < 100);
+  }
+  assert.deepEqual(found.values, { a: 400, b: 400 });
 });

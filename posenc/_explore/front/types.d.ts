@@ -150,7 +150,6 @@ export interface Held {
   taken: number | null; // which part of it
   level?: boolean; // whether it moves along the horizontal axis
   miss?: (tensors: Tensor[]) => number; // how far from the pointer these tensors would have it
-  seeking?: boolean;
 }
 
 /** What can be taken in a picture: grab.js says how it is used. */

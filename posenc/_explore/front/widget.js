@@ -1,9 +1,11 @@
 // @ts-check
 // The panel in a notebook: the kernel computes, and each control is a trait.
 
+import { write } from "./dom.js";
 import { Panel, variant } from "./panel.js";
+import { PIN, fromHash } from "./scale.js";
 
-/** @import { Control, Engine, Tensor, Values } from "./types" */
+/** @import { Control, Engine, Spec, Tensor, Values } from "./types" */
 /** @typedef {Control & { trait: string }} Traited a control, and the trait of the widget that has its value */
 /**
  * The widget's model, as far as it is used.
@@ -14,8 +16,10 @@ import { Panel, variant } from "./panel.js";
  * @property {(message: object) => void} send
  * @property {(event: string, react: (...told: any[]) => void) => void} on
  * @property {(event: string, react: (...told: any[]) => void) => void} off
+ * @property {{ get_model?(id: string): Promise<{ comm_live?: boolean }> | undefined }} [widget_manager]
  */
 
+const ABSENT = "No kernel has this panel yet: run its cell.";
 const GONE = "The kernel is gone or was restarted. Run the cell again.";
 const PATIENCE = 30_000; // milliseconds until a reader is told that the kernel does not answer
 
@@ -32,10 +36,14 @@ function kernel(model, controls, { retry, unknown, told }) {
   const mark = Math.random().toString(36).slice(2); // two views of one model must not take each other's answers
   let number = 0;
   const late = new Set(); // answers that were given up
+  let answered = false;
+  // Of a widget that was saved in the notebook, and that no kernel has made, messages are dropped without a word.
+  const whole = (async () => model.widget_manager?.get_model?.(model.get("_spec").model))().catch(() => undefined);
   /** @type {(id: string, text: string) => void} */
   const fail = (id, text) => {
     const promise = waiting.get(id);
     waiting.delete(id);
+    clearTimeout(promise?.clock);
     promise?.reject(new Error(text));
   };
   const lost = () => { // an event of the widgets' own: the connection to the kernel has ended or changed
@@ -50,6 +58,7 @@ function kernel(model, controls, { retry, unknown, told }) {
     waiting.delete(message.id);
     clearTimeout(promise.clock);
     if (message.type === "error") return promise.reject(new Error(message.message));
+    answered = true;
     promise.resolve(
       buffers.map((buffer, i) => {
         const start = buffer.byteOffset ?? 0;
@@ -62,8 +71,9 @@ function kernel(model, controls, { retry, unknown, told }) {
   for (const [name, react] of Object.entries(events)) model.on(name, react);
   return {
     patience: 60, // a message to the kernel and back takes some milliseconds
-    compute: (values) =>
-      new Promise((resolve, reject) => {
+    compute: async (values) => {
+      if (!answered && (await whole)?.comm_live === false) throw new Error(ABSENT);
+      return new Promise((resolve, reject) => {
         const id = `${mark}-${++number}`;
         const clock = setTimeout(() => {
           late.add(id);
@@ -73,10 +83,10 @@ function kernel(model, controls, { retry, unknown, told }) {
         try {
           model.send({ type: "compute", id, values, ask: unknown(values) });
         } catch {
-          clearTimeout(clock);
           fail(id, GONE); // the connection of this output has ended
         }
-      }),
+      });
+    },
     changed: (values) => {
       for (const [name, value] of Object.entries(values)) model.set(trait[name], value);
       model.save_changes();
@@ -88,12 +98,38 @@ function kernel(model, controls, { retry, unknown, told }) {
   };
 }
 
+/**
+ * A link of the text sets the panel that it names, where text and panels are in one document, as in JupyterLab.
+ * @type {(panel: Panel, id: string) => () => void}
+ */
+function follow(panel, id) {
+  const follows = (/** @type {MouseEvent} */ event) => {
+    const link = /** @type {Element} */ (event.target).closest?.("a");
+    if (!link?.hash || event.button || event.ctrlKey || event.metaKey || event.shiftKey) return;
+    if (link.href.replace(/#.*/, "") !== location.href.replace(/#.*/, "")) return;
+    if (link.hash.slice(1).split("?")[0] !== id) return;
+    event.preventDefault(); // the address of a notebook leads to its headings
+    event.stopPropagation();
+    const { top, bottom } = panel.root.getBoundingClientRect();
+    if (bottom < 120 || top > innerHeight - 120) panel.root.scrollIntoView({ block: "center" });
+    const { compare, controls } = panel.spec;
+    const values = fromHash(link.hash, id, controls) ?? {};
+    const other = compare ? fromHash(link.hash, id, controls, PIN)?.[compare] : undefined;
+    if (other !== undefined) panel.oppose(Number(other));
+    if (!Object.keys(values).length) return;
+    panel.glide(values);
+    write(panel.status, "The panel is set.");
+  };
+  document.addEventListener("click", follows, { capture: true });
+  return () => document.removeEventListener("click", follows, { capture: true });
+}
+
 export default {
   /** @param {{ model: Model, el: HTMLElement }} widget */
   render({ model, el }) {
+    /** @type {Spec & { id: string }} */
     const spec = model.get("_spec"); // shared by all views of the model: not to be changed
-    /** @type {Traited[]} */
-    const controls = spec.controls;
+    const controls = /** @type {Traited[]} */ (spec.controls);
     /** @type {Record<string, string[]>} */
     const used = {};
     const choices = controls.some(({ kind }) => kind !== "slider");
@@ -120,8 +156,10 @@ export default {
     };
     for (const { trait } of controls) model.on(`change:${trait}`, moved);
     el.panel = panel;
+    const close = follow(panel, spec.id);
     panel.request();
     return () => {
+      close();
       for (const { trait } of controls) model.off(`change:${trait}`, moved);
       engine.close();
       panel.destroy();

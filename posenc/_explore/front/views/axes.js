@@ -3,7 +3,7 @@
 
 import { scaleLinear, scaleLog } from "d3-scale";
 
-import { letter, set, shape, textWidth, wrap } from "../dom.js";
+import { letter, set, shape, textWidth, unique, wrap } from "../dom.js";
 import { decade, format, grouped } from "../scale.js";
 
 /** @import { ScaleLinear, ScaleLogarithmic } from "d3-scale" */
@@ -16,8 +16,6 @@ const LINE = 15; // from line to line
 const SLOPE = 0.7072; // of words at 45°
 const RIGHT = 14;
 const MOST = { x: 9, y: 7 }; // ticks
-
-let clips = 0;
 
 /**
  * The numbers at which ticks may stand, the fullest list first, with their texts.
@@ -128,7 +126,7 @@ export class Frame {
 
   /** @param {HTMLElement} stage */
   constructor(stage) {
-    const clip = `pe-clip-${++clips}`;
+    const clip = unique("pe-clip");
     this.stage = stage;
     this.grid = shape("path", { class: "pe-grid" });
     this.marks = shape("g", { "clip-path": `url(#${clip})` });
