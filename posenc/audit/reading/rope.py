@@ -113,6 +113,7 @@ def rotation(
         found.parameters,
         trained or _trained(fields, name, read, context),
         context,
+        beside=max((head_size(fields, kind_of(kind) if kind else "any") or head_dim) - head_dim, 0) if latent else 0,
     )
 
 

@@ -27,6 +27,8 @@ class Rotation:
         trained: The length of texts before the scaling, in tokens, or None if the configuration does not say.
         context: The length that the configuration promises, in tokens, or None.
         reach: The largest offset between a query and a key in these layers plus one, or None without a window.
+        beside: Channels of a head beyond `head_dim` that no rotation touches, as in a head with a key of its own for
+            positions.
 
     Example:
         >>> Rotation("", 128, 128, 500_000.0, trained=8192).never_turned
@@ -42,6 +44,7 @@ class Rotation:
     trained: int | None = None
     context: int | None = None
     reach: int | None = None
+    beside: int = 0
 
     @cached_property
     def plain(self) -> Frequencies:
@@ -105,12 +108,16 @@ class Rotation:
     def bound(self) -> int | None:
         """The first offset m with Σ cos(mθ) < 0, searched up to the context or window; None if there is none so far.
 
-        From there on, on average over similar vectors, a similar key no longer scores above a random one.
+        At that offset, on average over contents, a key that resembles the query scores below a random one. The sum is
+        over all pairs of channels in a head: one that does not rotate counts as θ = 0, and each that rotates counts
+        with the square of the `attention_factor`.
 
         References:
-            Men et al. (2024), arXiv 2405.14591.
+            Men et al. (2024), arXiv 2405.14591, for heads in which all channels rotate.
         """
-        return first_negative(self.frequencies, least(self.context or self.trained, self.reach) or 0)
+        limit = least(self.context or self.trained, self.reach) or 0
+        level = (self.head_dim + self.beside - self.dims) / 2 / self.attention_factor**2
+        return first_negative(self.frequencies, limit, level)
 
     @cached_property
     def attention_factor(self) -> float:
@@ -134,18 +141,25 @@ def plain(dims: int, base: float) -> Frequencies:
     return tuple(base ** (-2 * plane / dims) for plane in range((dims + 1) // 2))
 
 
-def first_negative(frequencies: Sequence[float], limit: int) -> int | None:
-    """The first m from 1 to `limit` with Σ cos(mθ) < 0, or None.
+def first_negative(frequencies: Sequence[float], limit: int, level: float = 0.0) -> int | None:
+    """The first m from 1 to `limit` with level + Σ cos(mθ) < 0, or None.
 
     The sum falls by Σθ at most from one position to the next, so positions that it cannot reach zero in are skipped.
+
+    Args:
+        frequencies: θ of each plane, in radians per position.
+        limit: The last offset that is tried.
+        level: What pairs of channels that do not rotate add to the sum at every offset.
 
     Example:
         >>> first_negative(plain(128, 10_000.0), 4096)
         1707
     """
     steepest, m = sum(frequencies), 1
+    if level >= len(frequencies):
+        return None
     while m <= limit:
-        total = sum(map(math.cos, [m * each for each in frequencies]))
+        total = level + sum(map(math.cos, [m * each for each in frequencies]))
         if total < 0:
             return m
         m += max(1, int(total / steepest)) if steepest else limit
