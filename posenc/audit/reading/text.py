@@ -90,7 +90,9 @@ def _rotation(kind: str, one: Rotation, reading: Reading) -> list[str]:
     if one.longest < math.inf:
         parts.append(f"the slowest turns once in {one.longest:.0f} tokens")
     if reach := one.reach or one.context:
-        parts.append(f"Σ cos(mθ) < 0 {f'first at offset {one.bound}' if one.bound else f'nowhere up to {reach}'}")
+        stay = one.head_dim + one.beside - one.dims
+        over = f" with the {stay} channels that do not rotate" if stay else ""
+        parts.append(f"Σ cos(mθ){over} < 0 {f'first at offset {one.bound}' if one.bound else f'nowhere up to {reach}'}")
     factor = one.attention_factor**2 * reading.score_factor
     if abs(factor - 1) > 1e-12:
         parts.append(f"scores of rotated channels times {factor:.4f}")
