@@ -184,6 +184,34 @@ def test_positions_that_are_skipped_hold_no_negative_sum(frequencies: tuple[floa
     assert first_negative(frequencies, 999) == next((m for m, total in sums if total < 0), None)
 
 
+@pytest.mark.parametrize(
+    ("name", "static", "want"),
+    [
+        ("meta-llama/Llama-2-7b-hf", 0, 1707),
+        ("EleutherAI/gpt-j-6b", 96, None),  # 64 of 256 channels rotate
+        ("deepseek-ai/DeepSeek-V3", 64, None),  # 128 channels of content beside 64 of position
+        ("microsoft/Phi-4-mini-instruct", 16, 107_991),  # rotated channels count 1.19² times
+    ],
+)
+def test_the_bound_counts_the_channels_that_do_not_rotate(name: str, static: int, want: int | None) -> None:
+    found = read_config(published()[name]["config"]).rotations[""]
+    assert found is not None and found.context is not None
+    rotated = torch.zeros(found.context, dtype=torch.float64)
+    offsets = torch.arange(1, found.context + 1, dtype=torch.float64)
+    for each in found.frequencies:
+        rotated += (each * offsets).cos()
+    low = (static + found.attention_factor**2 * rotated < 0).nonzero()
+    assert (int(offsets[low[0]]) if len(low) else None) == want == found.bound
+    assert rotated.min() < 0  # the rotated channels alone do fall below zero
+
+
+@pytest.mark.parametrize("level", [0.0, 0.5, 3.5, 4.0, 9.0])
+def test_a_level_is_added_to_the_sum_at_every_offset(level: float) -> None:
+    frequencies = (0.5, 0.02, 0.013, 0.01)
+    sums = ((m, level + sum(math.cos(m * each) for each in frequencies)) for m in range(1, 5000))
+    assert first_negative(frequencies, 4999, level) == next((m for m, total in sums if total < 0), None)
+
+
 @pytest.mark.parametrize("context", [1024, 4096, 16_384])
 def test_the_bound_agrees_with_the_fit_of_men_et_al(context: int) -> None:
     """Their least base for a window L, 0.0424 · L^1.628 (figure 1 of arXiv 2405.14591), reaches about as far as L."""

@@ -226,6 +226,7 @@ def rotation(fields: Fields, kind: str, parameters: Mapping[str, Any], trained: 
         trained=trained or before or (None if name == "linear" else context),  # "linear" does not say it
         context=context,
         assumed=_assumed(fields, said, partly, part, latent or name == "proportional"),
+        beside=max((head_size(fields, kind_of(kind) if kind else "any") or head_dim) - head_dim, 0) if latent else 0,
     )
 
 

@@ -29,6 +29,8 @@ class Rotation:
         context: The length that the configuration promises, in tokens, or None.
         reach: The largest offset between a query and a key in these layers plus one, or None without a window.
         assumed: Fields that neither the file nor a class that is known gives, so that most models' values were taken.
+        beside: Channels of a head beyond `head_dim` that no rotation touches, as in a head with a key of its own for
+            positions.
 
     Example:
         >>> Rotation("", 128, 128, 500_000.0, trained=8192).never_turned
@@ -45,6 +47,7 @@ class Rotation:
     context: int | None = None
     reach: int | None = None
     assumed: tuple[str, ...] = ()
+    beside: int = 0
 
     @cached_property
     def plain(self) -> Frequencies:
@@ -108,10 +111,12 @@ class Rotation:
     def bound(self) -> int | None:
         """The first offset m with Σ cos(mθ) < 0, searched up to the context or window; None if there is none so far.
 
-        From there on, on average over similar vectors, a similar key no longer scores above a random one.
+        At that offset, on average over contents, a key that resembles the query scores below a random one. The sum is
+        over all pairs of channels in a head: one that does not rotate counts as θ = 0, and each that rotates counts
+        with the square of the `attention_factor`.
 
         References:
-            Men et al. (2024), arXiv 2405.14591.
+            Men et al. (2024), arXiv 2405.14591, for heads in which all channels rotate.
         """
         return self._search[0]
 
@@ -122,7 +127,9 @@ class Rotation:
 
     @cached_property
     def _search(self) -> tuple[int | None, int]:
-        return search(self.frequencies, least(self.context or self.trained, self.reach) or 0)
+        limit = least(self.context or self.trained, self.reach) or 0
+        level = (self.head_dim + self.beside - self.dims) / 2 / self.attention_factor**2
+        return search(self.frequencies, limit, level)
 
     @cached_property
     def attention_factor(self) -> float:
@@ -146,18 +153,25 @@ def plain(dims: int, base: float) -> Frequencies:
     return tuple(base ** (-2 * plane / dims) for plane in range((dims + 1) // 2))
 
 
-def first_negative(frequencies: Sequence[float], limit: int) -> int | None:
-    """The first m from 1 to `limit` with Σ cos(mθ) < 0, or None.
+def first_negative(frequencies: Sequence[float], limit: int, level: float = 0.0) -> int | None:
+    """The first m from 1 to `limit` with level + Σ cos(mθ) < 0, or None.
+
+    Args:
+        frequencies: θ of each plane, in radians per position.
+        limit: The last offset that is tried.
+        level: What pairs of channels that do not rotate add to the sum at every offset.
 
     Example:
         >>> first_negative(plain(128, 10_000.0), 4096)
         1707
     """
-    return search(frequencies, limit, most=10**12)[0]
+    return search(frequencies, limit, level, most=10**12)[0]
 
 
-def search(frequencies: Sequence[float], limit: int, most: int | None = None) -> tuple[int | None, int]:
-    """The first m from 1 to `limit` with Σ cos(mθ) < 0, or None, and the offset up to which it was looked for.
+def search(
+    frequencies: Sequence[float], limit: int, level: float = 0.0, most: int | None = None
+) -> tuple[int | None, int]:
+    """The first m from 1 to `limit` with level + Σ cos(mθ) < 0, or None, and the offset up to which it was looked for.
 
     The sum falls by Σθ at most from one position to the next, so positions that it cannot reach zero in are skipped.
     So is a doubling of m in which slow planes, with mθ < π, outweigh all others at their least.
@@ -165,6 +179,7 @@ def search(frequencies: Sequence[float], limit: int, most: int | None = None) ->
     Args:
         frequencies: θ of each plane, in radians per position.
         limit: The last m that is asked for.
+        level: What pairs of channels that do not rotate add to the sum at every offset. Default: 0.0.
         most: Cosines after which the search stops; by default `MOST_COSINES`.
 
     Example:
@@ -172,8 +187,10 @@ def search(frequencies: Sequence[float], limit: int, most: int | None = None) ->
         (None, 1706)
     """
     steepest, m, cosines = sum(frequencies), 1, 0
+    if level >= len(frequencies):
+        return None, limit
     while m <= limit:
-        total = sum(map(math.cos, [m * each for each in frequencies]))
+        total = level + sum(map(math.cos, [m * each for each in frequencies]))
         if total < 0:
             return m, m
         cosines += len(frequencies)
@@ -181,7 +198,7 @@ def search(frequencies: Sequence[float], limit: int, most: int | None = None) ->
             return None, m
         far = min(2 * m, limit)
         slow = [math.cos(far * each) for each in frequencies if far * each < math.pi]
-        if sum(slow) > len(frequencies) - len(slow):
+        if level + sum(slow) > len(frequencies) - len(slow):
             m = far + 1
             continue
         m += max(1, int(total / steepest)) if steepest else limit

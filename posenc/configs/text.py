@@ -91,8 +91,10 @@ def _rotation(kind: str, one: Rotation, reading: Reading) -> list[str]:
     if one.longest < math.inf:
         parts.append(f"the slowest turns once in {one.longest:.0f} tokens")
     if reach := one.reach or one.context:
+        stay = one.head_dim + one.beside - one.dims
+        over = f" with the {stay} channels that do not rotate" if stay else ""
         nowhere = f"nowhere up to {one.searched if one.searched < reach else reach}"
-        parts.append(f"Σ cos(mθ) < 0 {f'first at offset {one.bound}' if one.bound else nowhere}")
+        parts.append(f"Σ cos(mθ){over} < 0 {f'first at offset {one.bound}' if one.bound else nowhere}")
     factor = one.attention_factor**2 * reading.score_factor
     if abs(factor - 1) > 1e-12:
         parts.append(f"scores of rotated channels times {factor:.4f}")
