@@ -68,7 +68,7 @@ ROPE_TYPES = {
 
 
 def slopes(heads: int) -> tuple[float, ...]:
-    """ALiBi's slopes, one for each head.
+    """ALiBi's slopes, one for each head, by the rule of the authors' code.
 
     Example:
         >>> slopes(4)
