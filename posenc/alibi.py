@@ -15,12 +15,14 @@ def alibi_slopes(
     dtype: torch.dtype = torch.float32,
     device: torch.device | str | None = None,
 ) -> Tensor:
-    """Each head forgets at its own rate: the slopes fall geometrically to 2^-8.
+    """Each head forgets at its own rate: the slopes of the authors' code, as checkpoints have them.
 
-    m_h = 2^(-8h/heads) if heads is a power of two. Otherwise the largest power c below
-    it gives the first c slopes. The others are halfway between those, at 2^(-8(h -
+    The paper's rule is m_h = 2^(-8h/heads) for any number of heads, and the code agrees
+    if that number is a power of two. Otherwise the code takes the largest power c below
+    it for the first c slopes. The others are halfway between those, at 2^(-8(h -
     ½)/c), from the steepest on: with 12 heads the exponents are 1 to 8, then ½, 1½, 2½
-    and 3½.
+    and 3½. For the paper's slopes pass `ALiBi(heads, slopes=2.0 ** (-8 *
+    torch.arange(1, heads + 1) / heads))`.
 
     Args:
         heads: Number of heads, H.
@@ -37,7 +39,8 @@ def alibi_slopes(
         tensor([0.2500, 0.0625, 0.0156, 0.0039])
 
     References:
-        Press et al. (2022), section 3, and their code.
+        Press et al. (2022), section 3, for powers of two; `get_slopes` in their code for
+        all others.
     """
     require_heads(heads)
     head = torch.arange(1, heads + 1, dtype=torch.float64, device=device)
@@ -85,7 +88,8 @@ class ALiBi(Encoding):
         symmetric: Whether the distance is |i - j|, as for an encoder. Otherwise keys of
             the future would be rewarded, and causal=False is refused.
         learned: Whether the slopes are a parameter.
-        slopes: (H,), in logits per position. Default: `alibi_slopes(heads)`.
+        slopes: (H,), in logits per position. Default: `alibi_slopes(heads)`, the rule of
+            the authors' code.
         device, dtype: Of `slope`, (H,). Unless learned, it keeps at least float32.
 
     Raises:

@@ -27,10 +27,15 @@ def power_below(heads: int) -> int:
 
 
 def paper(heads: int) -> list[float]:
-    """A geometric sequence for a power of two; else that of the power below, and every other term of the next."""
-    if heads == power_below(heads):
-        return [2 ** (-8 * h / heads) for h in range(1, heads + 1)]
+    """Section 3: a geometric sequence that starts at 2^(-8/n) and has that same ratio, for any n."""
+    return [2 ** (-8 * h / heads) for h in range(1, heads + 1)]
+
+
+def authors_code(heads: int) -> list[float]:
+    """The paper's for a power of two; else those of the power below, and every other term of the next."""
     power = power_below(heads)
+    if heads == power:
+        return paper(heads)
     return paper(power) + paper(2 * power)[::2][: heads - power]
 
 
@@ -54,12 +59,20 @@ def mpt(heads: int) -> list[float]:
 
 
 @given(count=HEADS)
-def test_slopes_equal_the_recursion_of_the_paper_to_the_last_bit(count):
+def test_slopes_equal_the_recursion_of_the_authors_code_to_the_last_bit(count):
     found = alibi_slopes(count)
     assert found.dtype == torch.float32
-    assert torch.equal(found, torch.tensor(paper(count), dtype=torch.float32))
-    exact = torch.tensor(paper(count), dtype=torch.float64)
+    assert torch.equal(found, torch.tensor(authors_code(count), dtype=torch.float32))
+    exact = torch.tensor(authors_code(count), dtype=torch.float64)
     torch.testing.assert_close(alibi_slopes(count, dtype=torch.float64), exact, rtol=1e-15, atol=0)
+
+
+@given(count=HEADS)
+def test_paper_and_code_have_the_same_slopes_for_powers_of_two_only(count):
+    same = torch.allclose(alibi_slopes(count), torch.tensor(paper(count)))
+    assert same == (count == power_below(count))
+    encoding = ALiBi(count, slopes=torch.tensor(paper(count)))
+    assert torch.equal(encoding.slope, torch.tensor(paper(count)))
 
 
 @pytest.mark.parametrize("model", [bloom, mpt])
@@ -91,7 +104,7 @@ def test_slopes_are_distinct_and_end_at_two_to_the_minus_eight(count):
 def test_slopes_ignore_the_default_dtype():
     torch.set_default_dtype(torch.bfloat16)
     try:
-        assert torch.equal(alibi_slopes(12), torch.tensor(paper(12), dtype=torch.float32))
+        assert torch.equal(alibi_slopes(12), torch.tensor(authors_code(12), dtype=torch.float32))
     finally:
         torch.set_default_dtype(torch.float32)
 

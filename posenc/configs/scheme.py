@@ -107,7 +107,7 @@ def _hint(fields: Fields) -> str:
 
 
 def slopes(heads: int) -> tuple[float, ...]:
-    """ALiBi's slopes, one for each head.
+    """ALiBi's slopes, one for each head, by the rule of the authors' code.
 
     Example:
         >>> slopes(4)

@@ -73,7 +73,10 @@ EXERCISES = {
         ("for a power of two, each slope is the one before it times a constant", _geometric),
         ("for a power of two, the last slope is 1/256", _gentlest),
         ("for a power of two, the first slope equals that constant", _first_is_ratio),
-        ("for other numbers, the slopes of the power below come first, then the steepest between them", _between),
+        (
+            "for other numbers, as in checkpoints, those of the power below come first, then the steepest between",
+            _between,
+        ),
     ],
     "alibi_sides": [
         ("moving the text changes nothing", _offsets),
