@@ -234,8 +234,7 @@ class RoPE(Encoding):
             >>> RoPE.from_config(config)
             RoPE(head_dim=128, base=500000.0, layout='half')
         """
-        arguments = rope_arguments(config, layer_type, layout, layer=layer)
-        return cls(**arguments, device=device)
+        return cls(**rope_arguments(config, layer_type, layer, layout), device=device)
 
     def query(self, q: Tensor, pos: Tensor) -> Tensor:
         """q (B, H, L, d), pos (L,) or (B, L) -> the rotated queries, like q."""

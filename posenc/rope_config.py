@@ -29,9 +29,8 @@ Scaled = Tensor | Callable[[Tensor], Tensor]
 def rope_arguments(
     config: Mapping[str, Any] | object,
     layer_type: str | None = None,
-    layout: Layout | None = None,
-    *,
     layer: int | None = None,
+    layout: Layout | None = None,
 ) -> dict[str, Any]:
     """The keyword arguments of `RoPE` that a published configuration describes.
 
@@ -39,9 +38,9 @@ def rope_arguments(
         config: The contents of config.json, its path, or an object with the same
             attributes.
         layer_type: Which rotation, if the layers of the model differ.
+        layer: The number of a layer, from 0, in place of its type.
         layout: The layout of the weights; default: that of transformers for this model
             type.
-        layer: The number of a layer, from 0, in place of its type.
 
     Returns:
         head_dim, base, rotary_dim, layout, and where they differ from RoPE's defaults

@@ -1038,7 +1038,7 @@ def asked(function: Callable[[], Any]) -> tuple[Any, str]:
         return None, str(error)
 
 
-@settings(max_examples=500, derandomize=True, deadline=None, database=None,
+@settings(max_examples=300, derandomize=True, deadline=None, database=None,
           suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])  # fmt: skip
 @example({"rope_scaling": LONG, "head_dim": 128, "rope_theta": 1e4})
 @example({"head_dim": 64, "rope_theta": 2.0, "max_position_embeddings": 10**9})
