@@ -32,7 +32,7 @@ HTML := _build/html/index.html
 .DEFAULT_GOAL := help
 # Tests run side by side, at most four at a time. A notebook has one thread, so that those of two do not wait.
 PYTEST := $(BIN)/python -m pytest --numprocesses=$(JOBS) --maxprocesses=4 --durations=15 --durations-min=1
-NBVAL := $(PYTEST) -p no:posenc --nbval chapters
+NBVAL := $(PYTEST) --nbval chapters
 ONE := OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1}
 PLAIN := ATEN_CPU_CAPABILITY=default OMP_NUM_THREADS=2 OMP_WAIT_POLICY=PASSIVE
 ROUNDING := 1  # the seed by which gradients are rounded otherwise, as on a processor that nobody here has

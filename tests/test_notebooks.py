@@ -376,7 +376,7 @@ def test_two_workers_compare_every_cell(tmp_path: Path) -> None:
     }
     for name, cells in notebooks.items():
         nbformat.write(normalise.normalise(new_notebook(cells=cells), name), tmp_path / f"{name}.ipynb")
-    options = ["-p", "conftest", "-p", "no:posenc", "-n", "2", "-v", "--nbval", "--rounding", "1"]
+    options = ["-p", "conftest", "-n", "2", "-v", "--nbval", "--rounding", "1"]
     command = [sys.executable, "-m", "pytest", *options, str(tmp_path)]
     done = subprocess.run(command, cwd=normalise.ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     failed = re.findall(r"^FAILED \S*?(\w+\.ipynb::Cell \d)", done.stdout, re.MULTILINE)
