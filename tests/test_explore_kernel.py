@@ -256,7 +256,7 @@ def test_a_link_of_the_text_sets_the_panel_that_it_names(page):
 def test_a_panel_that_no_kernel_has_says_so_at_once(page):
     show(page, "one-head", live=False, silent=True)
     message = page.locator(".pe-message")
-    message.wait_for(state="visible", timeout=2000)
+    message.wait_for(state="visible", timeout=10_000)
     assert "No kernel has this panel yet: run its cell." in message.inner_text()
     assert page.locator(".pe-status").inner_text() == ""
     page.locator(".pe-widget").get_by_role("button", name="steep").click()
@@ -273,7 +273,7 @@ def test_a_kernel_that_is_lost_is_said_at_once(page):
     page.wait_for_function("room.children[0].panel.status.textContent === 'computing…'")
     page.evaluate("room.children[0].model.emit('comm_live_update')")
     message = page.locator(".pe-message")
-    message.wait_for(state="visible", timeout=1000)
+    message.wait_for(state="visible", timeout=10_000)
     assert "Run the cell again" in message.inner_text()
     assert page.locator(".pe-status").inner_text() == ""
 
