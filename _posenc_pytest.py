@@ -35,7 +35,7 @@ def posenc_audit() -> Callable[..., Any]:
         __tracebackhide__ = True
         report = audit(model, **options)
         require = [require] if isinstance(require, str) else list(require)
-        wrong = [f for f in report if not f.passed]
+        wrong = [f for f in report if not f.passed or not report.tried]
         wrong += [f for f in map(report.__getitem__, require) if f.verdict == "does not apply"]
         if wrong:
             pytest.fail("\n".join(map(str, wrong)), pytrace=False)

@@ -95,9 +95,11 @@ def _rotation(kind: str, one: Rotation, reading: Reading) -> list[str]:
         over = f" with the {stay} channels that do not rotate" if stay else ""
         nowhere = f"nowhere up to {one.searched if one.searched < reach else reach}"
         parts.append(f"Σ cos(mθ){over} < 0 {f'first at offset {one.bound}' if one.bound else nowhere}")
-    factor = one.attention_factor**2 * reading.score_factor
-    if abs(factor - 1) > 1e-12:
-        parts.append(f"scores of rotated channels times {factor:.4f}")
+    rotated = one.attention_factor**2
+    if abs(rotated - 1) > 1e-12:
+        parts.append(f"scores of rotated channels times {rotated:.4f}")
+    if abs(reading.score_factor - 1) > 1e-12:
+        parts.append(f"all scores times {reading.score_factor:.4f}")
     return _line("rotation" if kind in ("", "layer 0") else kind, "; ".join(parts))
 
 
