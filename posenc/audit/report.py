@@ -43,7 +43,7 @@ class Report:
 
     @property
     def tried(self) -> bool:
-        """Whether any test applied: where none did, nothing is known of the model."""
+        """Whether any test applied. Where none did, nothing is known of the model."""
         return any(finding.verdict != Verdict.NOT_APPLICABLE for finding in self.findings)
 
     @property

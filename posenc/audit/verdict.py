@@ -38,7 +38,7 @@ class Finding:
 
     @property
     def passed(self) -> bool:
-        """Whether nothing is wrong, as in a pass, a property, and a test that does not apply: see `Report.require`."""
+        """Whether nothing is wrong, as in a pass, a property, and a test that does not apply (see `Report.require`)."""
         return self.verdict not in (Verdict.FAILS, Verdict.ERROR)
 
     @property
