@@ -436,7 +436,7 @@ def commands(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
 
 @pytest.mark.parametrize(("path", "wanted"), [
     ("blob/main/chapters/rope.ipynb", "@main"),
-    ("blob/work/a branch/chapters/rope.ipynb", "@work/a branch"),
+    ("blob/feature/a branch/chapters/rope.ipynb", "@feature/a branch"),
     ("tree/rope.ipynb", ""),
 ])  # fmt: skip
 def test_colab_cell_installs_from_the_notebooks_own_repository_and_branch(
