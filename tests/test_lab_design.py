@@ -64,6 +64,16 @@ def test_runs_with_other_first_batches_are_told_apart():
     assert differ == "the first batch and what is to be predicted"
 
 
+def test_a_start_follows_its_preset(monkeypatch):
+    run = Run("nope", 0, "smoke")
+    before = start(run)["batch"]
+    text = dataclasses.replace(PRESETS["smoke"].text, batch=4)
+    monkeypatch.setitem(PRESETS, "smoke", dataclasses.replace(PRESETS["smoke"], text=text))
+    assert start(run)["batch"] != before
+    monkeypatch.undo()
+    assert start(run)["batch"] == before
+
+
 def test_another_initialisation_is_refused(tmp_path, monkeypatch, forget):
     run = Run("nope", 0, "smoke")
     results.write(run, {}, CORPUS, "cpu", {}, tmp_path)

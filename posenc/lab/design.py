@@ -48,11 +48,13 @@ def start(run: Run) -> dict[str, Any]:
         >>> start(Run("copy_rope", 0, "smoke"))["batch"]
         '0f6601c26849aa0c'
     """
-    return _start(dataclasses.replace(run, tried=None))
+    run = dataclasses.replace(run, tried=None)
+    return _start(run, run.digest)
 
 
 @functools.cache
-def _start(run: Run) -> dict[str, Any]:
+def _start(run: Run, digest: str) -> dict[str, Any]:
+    """The start of a run with a configuration, which a preset may change."""
     model = run.model()
     parts = {name: _projection(part) for name, part in model.named_children() if name != "dropout"}
     witness = _Witness(model.embedding.num_embeddings)
