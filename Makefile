@@ -18,12 +18,12 @@ export MPLCONFIGDIR := $(CURDIR)/_build/matplotlib
 export JUPYTER_RUNTIME_DIR := $(CURDIR)/_build/jupyter_runtime
 # Some sixty processes import the package and the tests: what Python compiles is kept, whatever the reader's setting.
 unexport PYTHONDONTWRITEBYTECODE
-SET := pyproject.toml $(CONSTRAINTS) hatch_build.py package-lock.json
+SET := pyproject.toml evidence/pyproject.toml $(CONSTRAINTS) hatch_build.py package-lock.json
 # $(call install,book) installs an extra, unless what is installed was installed from the same files. So a new date on
 # a file, as a change of branches brings, asks for no network.
 install = cksum $(SET) 2>/dev/null | cmp -s - $@ || { \
     echo "installing the package and what [$(1)] needs (a few minutes the first time)"; \
-    $(PIP) --editable ".[$(1)]" || { \
+    $(PIP) --editable ".[$(1)]" --editable evidence || { \
       echo "pip could not install what [$(1)] needs. It needs a network the first time, and when one of $(SET) changed." >&2; \
       exit 1; }; }; \
   cksum $(SET) > $@
@@ -157,7 +157,7 @@ lowest:
 	@_build/lowest/bin/python -m pip install --quiet --constraint constraints-lowest.txt \
 	  $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) \
 	  torch numpy anywidget ipywidgets matplotlib safetensors filelock tqdm pytest hypothesis pyyaml syrupy
-	@PYTHONPATH="$(CURDIR)" _build/lowest/bin/python -m pytest -p no:cacheprovider $(LOWEST)
+	@PYTHONPATH="$(CURDIR):$(CURDIR)/evidence" _build/lowest/bin/python -m pytest -p no:cacheprovider $(LOWEST)
 
 # What Binder and Colab install, in environments apart, and every chapter in them. Colab's installs what is committed here.
 environments: $(VENV)/.test
@@ -165,10 +165,10 @@ environments: $(VENV)/.test
 
 scheme: $(VENV)/.test
 	@test -n "$(NAME)" || { echo "Name the scheme: make scheme NAME=kerple" >&2; exit 1; }
-	@$(BIN)/python tests/scheme.py "$(NAME)" $(if $(TITLE),--title "$(TITLE)") $(if $(PART),--part "$(PART)")
+	@$(BIN)/python tools/scheme.py "$(NAME)" $(if $(TITLE),--title "$(TITLE)") $(if $(PART),--part "$(PART)")
 
 notebooks: $(VENV)/.test
-	@$(BIN)/python tests/normalise.py
+	@$(BIN)/python tools/normalise.py
 
 checked: $(VENV)/.test
 	@$(BIN)/python -m pytest -q --keep tests/test_contract.py tests/test_conformance.py
@@ -176,13 +176,13 @@ checked: $(VENV)/.test
 # All causal language models of transformers, tiny; a run that was stopped goes on.
 census: $(VENV)/.test
 	@jobs=$(JOBS); [ $$jobs != logical ] || jobs=$$($(BIN)/python -c "import os; print(os.cpu_count())"); \
-	$(ONE) $(BIN)/python -m posenc.audit.hf.census --jobs $$jobs
+	$(ONE) $(BIN)/python -m posenc_evidence.census --jobs $$jobs
 
 $(VENV)/.mutants: $(VENV)/.test
 	@$(call install,mutants)
 
 mutants: $(VENV)/.mutants front
-	@$(BIN)/python tests/mutants.py
+	@$(BIN)/python tools/mutants.py
 
 # Hours on two cores, beside other work: what has a result is left as it is, and the same command goes on.
 LAB := $(BIN)/python -m posenc.lab
@@ -191,7 +191,7 @@ TASKS := generalisation coupling success
 evidence: $(VENV)/.test
 	@jobs=$(JOBS); [ $$jobs != logical ] || jobs=$$($(BIN)/python -c "import os; print(os.cpu_count())"); \
 	export OMP_NUM_THREADS=1; sweep="nice -n 19 $(LAB) sweep --jobs $$jobs --threads 1 --quiet --preset"; \
-	test -f posenc/lab/results/$(PRESET)/baselines.json || nice -n 19 $(LAB) baselines --preset $(PRESET) --quiet; \
+	test -f evidence/posenc_evidence/results/$(PRESET)/baselines.json || nice -n 19 $(LAB) baselines --preset $(PRESET) --quiet; \
 	$$sweep $(PRESET) --experiment rates && $(LAB) tune --preset $(PRESET) && \
 	for experiment in $(TEXTS); do $$sweep $(PRESET) --experiment $$experiment || exit; done && \
 	for experiment in $(TASKS); do $$sweep $(PRESET:epoch=cpu) --experiment $$experiment || exit; done
@@ -214,4 +214,4 @@ bench: $(VENV)/.test front chromium
 
 clean:
 	rm -rf _build mutants posenc/_explore/static node_modules tests/front/node_modules .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
-	find chapters posenc tests -name __pycache__ -type d -prune -exec rm -rf {} +
+	find chapters evidence posenc tests tools -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -53,7 +53,8 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 def pytest_configure(config: pytest.Config) -> None:
     """Kernels run this tree's package, as in a reader's notebook, and none of the reader's start-up files."""
     os.environ.pop("POSENC_BOOK", None)
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    own = [str(ROOT), str(ROOT / "evidence")]
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [*own, os.environ.get("PYTHONPATH")]))
     profile = tempfile.TemporaryDirectory(prefix="posenc-ipython-")
     folder = Path(profile.name) / "profile_default"
     folder.mkdir()

@@ -5,34 +5,34 @@ whoever needs one scheme does not wait for pictures and panels.
 """
 
 import importlib
-import sys
 from importlib.util import find_spec
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from posenc._lazy import lazy
 from posenc._version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from posenc import grid, plot, presets, scaling
+    from posenc._attention.cache import KVCache, sliding_window
+    from posenc._attention.call import Masks, attend, attention, attention_scores, attention_weights
+    from posenc._attention.encoding import Encoding, NoPE
     from posenc._explore import Panel, explore, logarithmic
     from posenc._properties import WISHES, compare, properties
-    from posenc.alibi import ALiBi, alibi, alibi_slopes
-    from posenc.attention import Masks, attend, attention, attention_scores, attention_weights
-    from posenc.cache import KVCache, sliding_window
-    from posenc.distance_aware import DistanceAware, dead_rows, distance_weight
-    from posenc.encoding import Encoding, NoPE
-    from posenc.layout import convert_layout, layout_permutation
-    from posenc.learned import Learned, stretch_table
-    from posenc.memory import Memory
-    from posenc.model import Config, Transformer
-    from posenc.registry import ENCODINGS, SCHEMES, Scheme
-    from posenc.rope import RoPE, rotate
-    from posenc.shaw import Shaw, shaw_fused, shaw_label, shaw_naive
-    from posenc.sinusoidal import Sinusoidal, frequencies, sinusoidal
-    from posenc.t5 import T5Bias, t5_bucket
-    from posenc.transformer_xl import TransformerXL, relative_shift
-    from posenc.views import Formula, Heatmap, Lines, Plane, Readout
-    from posenc.xpos import XPos, xpos_radius, xpos_reach
+    from posenc.pictures import plot
+    from posenc.pictures.views import Formula, Heatmap, Lines, Plane, Readout
+    from posenc.schemes import grid, presets, scaling
+    from posenc.schemes.alibi import ALiBi, alibi, alibi_slopes
+    from posenc.schemes.distance_aware import DistanceAware, dead_rows, distance_weight
+    from posenc.schemes.layout import convert_layout, layout_permutation
+    from posenc.schemes.learned import Learned, stretch_table
+    from posenc.schemes.registry import ENCODINGS, SCHEMES, Scheme
+    from posenc.schemes.rope import RoPE, rotate
+    from posenc.schemes.shaw import Shaw, shaw_fused, shaw_label, shaw_naive
+    from posenc.schemes.sinusoidal import Sinusoidal, frequencies, sinusoidal
+    from posenc.schemes.t5 import T5Bias, t5_bucket
+    from posenc.schemes.transformer_xl import TransformerXL, relative_shift
+    from posenc.schemes.xpos import XPos, xpos_radius, xpos_reach
+    from posenc.transformer.memory import Memory
+    from posenc.transformer.model import Config, Transformer
 
 __all__ = [
     "ENCODINGS", "SCHEMES", "WISHES", "ALiBi", "Config", "DistanceAware", "Encoding", "Formula", "Heatmap",
@@ -45,57 +45,36 @@ __all__ = [
 ]  # fmt: skip
 
 # Where each name is at home. The imports above say the same to type checkers, and a test compares the two.
-_HOME = {
-    name: module
-    for module, names in {
-        "_explore": "Panel explore logarithmic",
-        "_properties": "WISHES compare properties",
-        "alibi": "ALiBi alibi alibi_slopes",
-        "attention": "Masks attend attention attention_scores attention_weights",
-        "cache": "KVCache sliding_window",
-        "distance_aware": "DistanceAware dead_rows distance_weight",
-        "encoding": "Encoding NoPE",
-        "layout": "convert_layout layout_permutation",
-        "learned": "Learned stretch_table",
-        "memory": "Memory",
-        "model": "Config Transformer",
-        "registry": "ENCODINGS SCHEMES Scheme",
-        "rope": "RoPE rotate",
-        "shaw": "Shaw shaw_fused shaw_label shaw_naive",
-        "sinusoidal": "Sinusoidal frequencies sinusoidal",
-        "t5": "T5Bias t5_bucket",
-        "transformer_xl": "TransformerXL relative_shift",
-        "views": "Formula Heatmap Lines Plane Readout",
-        "xpos": "XPos xpos_radius xpos_reach",
-    }.items()
-    for name in names.split()
+_HOMES = {
+    "posenc._attention.cache": "KVCache sliding_window",
+    "posenc._attention.call": "Masks attend attention attention_scores attention_weights",
+    "posenc._attention.encoding": "Encoding NoPE",
+    "posenc._explore": "Panel explore logarithmic",
+    "posenc._properties": "WISHES compare properties",
+    "posenc.pictures.views": "Formula Heatmap Lines Plane Readout",
+    "posenc.schemes.alibi": "ALiBi alibi alibi_slopes",
+    "posenc.schemes.distance_aware": "DistanceAware dead_rows distance_weight",
+    "posenc.schemes.layout": "convert_layout layout_permutation",
+    "posenc.schemes.learned": "Learned stretch_table",
+    "posenc.schemes.registry": "ENCODINGS SCHEMES Scheme",
+    "posenc.schemes.rope": "RoPE rotate",
+    "posenc.schemes.shaw": "Shaw shaw_fused shaw_label shaw_naive",
+    "posenc.schemes.sinusoidal": "Sinusoidal frequencies sinusoidal",
+    "posenc.schemes.t5": "T5Bias t5_bucket",
+    "posenc.schemes.transformer_xl": "TransformerXL relative_shift",
+    "posenc.schemes.xpos": "XPos xpos_radius xpos_reach",
+    "posenc.transformer.memory": "Memory",
+    "posenc.transformer.model": "Config Transformer",
 }
+_MODULES = ("posenc.pictures.plot", "posenc.schemes.grid", "posenc.schemes.presets", "posenc.schemes.scaling")
+_get, _names = lazy(__name__, _HOMES, _MODULES)
 
 
 def __getattr__(name: str) -> Any:
-    if name in _HOME:
-        value = getattr(importlib.import_module(f"posenc.{_HOME[name]}"), name)
-        setattr(sys.modules[__name__], name, value)
-        return value
-    if not name.startswith("__") and name.isidentifier() and find_spec(f"posenc.{name}"):
-        return importlib.import_module(f"posenc.{name}")
-    raise AttributeError(f"module 'posenc' has no attribute {name!r}")
+    if name not in _names and not name.startswith("__") and name.isidentifier() and find_spec(f"posenc.{name}"):
+        return importlib.import_module(f"posenc.{name}")  # a room, such as posenc.audit
+    return _get(name)
 
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
-
-
-class _Package(ModuleType):
-    """The package itself, in which `attention`, `alibi` and `sinusoidal` are always the functions.
-
-    Files of the same names hold them, and whoever imports such a file makes Python bind the file to the name.
-    """
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if isinstance(value, ModuleType) and name in _HOME:
-            value = getattr(value, name)
-        super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Package

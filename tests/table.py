@@ -8,14 +8,14 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import posenc.table
+import posenc.pictures.table
 from tests.kept import NOT_RUN
 
 KEPT = Path(__file__).resolve().parents[1] / "chapters/checked"
 MEASURED = "largest difference"  # a column that rounding decides: its bound is tested, its digits are not
 
 
-class Table(posenc.table.Table):
+class Table(posenc.pictures.table.Table):
     """A table of strings that is kept as JSON; the first cell of a row is its name."""
 
     def __init__(self, caption: str, columns: list[str], rows: list[list[str]]) -> None:
@@ -40,7 +40,7 @@ class Table(posenc.table.Table):
         legend = [f"{n} {column}" for n, column in enumerate(self.columns[1:], 1)]
         lines = [self.caption, *("  " + ", ".join(legend[n : n + 6]) for n in range(0, len(legend), 6)), ""]
         heads = [self.columns[0], *map(str, range(1, len(self.columns)))]
-        return "\n".join([*lines, posenc.table.Table(heads, self.rows).text(width)])
+        return "\n".join([*lines, posenc.pictures.table.Table(heads, self.rows).text(width)])
 
     def differences(self, kept: Table | None) -> list[str]:
         """Cells that are not as they were kept, in words, except those that were measured, or not run here or there."""

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from posenc import NoPE, attend, attention_weights
-from posenc.alibi import ALiBi, alibi, alibi_slopes
-from posenc.attention import batched, pair_bias
+from posenc._attention.call import batched, pair_bias
+from posenc.schemes.alibi import ALiBi, alibi, alibi_slopes
 from tests.helpers import biases, close, heads, onnx_session
 
 HEADS = st.integers(1, 130)

@@ -25,7 +25,7 @@ from posenc import (
     sliding_window,
 )  # fmt: skip
 from posenc import attention as one_call
-from posenc.scaling import dynamic_ntk
+from posenc.schemes.scaling import dynamic_ntk
 
 BATCH, HEADS, DIM, LENGTH = 2, 2, 8, 10
 POS = torch.arange(LENGTH)
@@ -269,7 +269,7 @@ def test_encodings_dtypes_and_backends_may_differ_among_layers_that_share_masks(
 @torch.no_grad()
 def test_layers_whose_caches_hold_other_tokens_do_not_share(monkeypatch):
     """Neither silently, nor in a model, which gives them masks of their own; and numbers are compared but once."""
-    import posenc.cache as module
+    import posenc._attention.cache as module
 
     compared, inner = [], module.equal
     for owner in (module, sys.modules[one_call.__module__]):

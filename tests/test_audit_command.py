@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-import posenc
 from posenc.audit import __main__ as command
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -154,8 +153,7 @@ def test_names_that_act_on_a_terminal_are_escaped(module: str, capsys: pytest.Ca
     assert capsys.readouterr().err.rstrip("\n").isprintable()
 
 
-LAZY = "Encoding" in getattr(posenc, "_HOME", ())  # whether importing posenc imports no torch yet
-EARLY = ("torch", "numpy", "html", "tqdm") if LAZY else ()
+EARLY = ("torch", "numpy", "html", "tqdm")
 LATE = ("transformers", "safetensors", "huggingface_hub", "chardet", "tokenizers", "yaml", "requests")
 
 

@@ -13,12 +13,12 @@ import pytest
 import torch
 
 import posenc
-from posenc.alibi import alibi_slopes
 from posenc.audit.config import Reading, Rotation, main_report, published, published_table, read_config
 from posenc.configs import tables
 from posenc.configs.rotation import SCALINGS, first_negative, plain
-from posenc.presets import PRESETS, preset
-from posenc.scaling import yarn_attention_factor
+from posenc.schemes.alibi import alibi_slopes
+from posenc.schemes.presets import PRESETS, preset
+from posenc.schemes.scaling import yarn_attention_factor
 
 AUDIT = Path(posenc.__file__).parent / "audit"
 LLAMA = {
@@ -777,7 +777,7 @@ def _used(reading: Reading) -> list[Rotation]:
 def test_a_tiny_model_rotates_and_remembers_as_its_configuration_was_read(kind: str) -> None:
     """The module's own frequencies, and how much its cache grows from 30 to 40 tokens, where all windows are full."""
     pytest.importorskip("transformers")
-    from posenc.audit.hf.tiny import tiny
+    from posenc.audit.adapters.hf.tiny import tiny
 
     model = tiny(kind).model.eval()
     reading = read_config(model.config)
@@ -805,7 +805,7 @@ def _held(cache: Any) -> int:
 @pytest.mark.parametrize("kind", ["opt", "bart", "roberta", "gpt2", "biogpt"])
 def test_a_tiny_model_has_as_many_rows_as_were_read(kind: str) -> None:
     pytest.importorskip("transformers")
-    from posenc.audit.hf.tiny import tiny
+    from posenc.audit.adapters.hf.tiny import tiny
 
     model = tiny(kind).model
     rows = read_config(model.config).rows

@@ -16,18 +16,18 @@ from torch import Tensor
 
 transformers = pytest.importorskip("transformers")
 
+from posenc_evidence import census, findings
 from safetensors.torch import load_file, save_file
 from transformers import DynamicCache
 from transformers.models.llama import modeling_llama
 
 from posenc.audit import Refused, audit
 from posenc.audit import __main__ as command
-from posenc.audit.hf import census, findings
-from posenc.audit.hf import tiny as small
-from posenc.audit.hf.adapter import TransformersAdapter
-from posenc.audit.hf.knobs import READ, UNREAD, knobs, main_report
-from posenc.audit.hf.rules import RULES, rule
-from posenc.audit.hf.tiny import CannotBuild, Shape, load, shrunk, tiny
+from posenc.audit.adapters.hf import tiny as small
+from posenc.audit.adapters.hf.adapter import TransformersAdapter
+from posenc.audit.adapters.hf.rules import RULES, rule
+from posenc.audit.adapters.hf.tiny import CannotBuild, Shape, load, shrunk, tiny
+from posenc.audit.knobs import READ, UNREAD, knobs, main_report
 
 pytestmark = pytest.mark.models
 

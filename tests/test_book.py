@@ -40,8 +40,8 @@ def contents() -> list[str]:
 
 CONTENTS = contents()
 CHAPTERS = [page for page in CONTENTS if (ROOT / f"{page}.ipynb").exists()]
-PAGES = [*CONTENTS, "search", "genindex", "_modules/posenc/rope"]
-SAMPLES = ["chapters/index", "chapters/notation", "chapters/memory", "search", "_modules/posenc/rope"]
+PAGES = [*CONTENTS, "search", "genindex", "_modules/posenc/schemes/rope"]
+SAMPLES = ["chapters/index", "chapters/notation", "chapters/memory", "search", "_modules/posenc/schemes/rope"]
 
 
 # ---- files -----------------------------------------------------------------------------------------------------------

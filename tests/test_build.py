@@ -129,8 +129,8 @@ def test_the_present_cache_and_the_newest_others_are_kept(
 
 def test_any_file_of_the_book_changes_the_fingerprint(stamp: ModuleType, tree: Callable[[str, str], Path]) -> None:
     seen = [stamp.fingerprint()]
-    for name in ("chapters/rope.ipynb", "chapters/assets/book.css", "posenc/rope.py", "_config.yml", "references.bib",
-                 "posenc/_explore/static/page.js"):  # fmt: skip
+    for name in ("chapters/rope.ipynb", "chapters/assets/book.css", "posenc/schemes/rope.py", "_config.yml",
+                 "references.bib", "posenc/_explore/static/page.js"):  # fmt: skip
         for text in ("one", "another"):
             tree(name, text)
             seen.append(stamp.fingerprint())
@@ -191,12 +191,13 @@ def test_a_build_with_faults_is_not_taken_for_done(
 
 def test_pages_of_what_is_gone_do_not_stay(extension: ModuleType, tmp_path: Path) -> None:
     pages = {name: tmp_path / f"{name}.html" for name in (
-        "chapters/rope", "chapters/old", "_modules/index", "_modules/posenc/rope", "_modules/posenc/old", "search",
+        "chapters/rope", "chapters/old", "_modules/index", "_modules/posenc/schemes/rope", "_modules/posenc/old",
+        "search",
     )}  # fmt: skip
     for path in (*pages.values(), tmp_path / extension.ICONS):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
-    env = SimpleNamespace(found_docs={"chapters/rope"}, _viewcode_modules={"posenc.rope": ()})
+    env = SimpleNamespace(found_docs={"chapters/rope"}, _viewcode_modules={"posenc.schemes.rope": ()})
     config = SimpleNamespace(root_doc="chapters/rope", html_title="Book")
     app = SimpleNamespace(
         warningiserror=True, keep_going=True, _warncount=0, doctreedir=tmp_path, outdir=tmp_path, env=env,

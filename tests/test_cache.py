@@ -1,4 +1,4 @@
-"""posenc.cache: what comes back is what attention may see, in order, and nothing that was returned changes."""
+"""posenc._attention.cache: what comes back is what attention may see, in order, and what was returned stays."""
 
 import pytest
 import torch
@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from posenc import Encoding, KVCache, RoPE, attend, sliding_window
-from posenc.grid import GridRoPE
+from posenc.schemes.grid import GridRoPE
 
 
 def test_the_cache_returns_all_in_the_order_of_arrival():

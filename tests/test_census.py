@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 import torch
+from posenc_evidence import census
 from torch import nn
 
 from posenc import frequencies, rotate
 from posenc.audit import audit
-from posenc.audit.hf import census
 
 CHAPTER = Path(__file__).resolve().parents[1] / "chapters/census.ipynb"
 SAMPLE = ("llama", "gpt2", "bloom", "roberta", "prophetnet", "bamba", "mamba", "gpt_neo", "gpt_oss", "gemma2")
@@ -63,7 +63,7 @@ def test_what_a_piece_of_code_prints_is_what_its_comments_say(number: int) -> No
     transformers = pytest.importorskip("transformers")
     if transformers.__version__ != census.results()["transformers"]:
         pytest.skip("the chapter is about another version")
-    from posenc.audit.hf.tiny import quiet
+    from posenc.audit.adapters.hf.tiny import quiet
 
     preamble, code = blocks()[0], blocks()[number]
     printed, names = io.StringIO(), {}  # type: ignore[var-annotated]
@@ -77,7 +77,7 @@ def test_what_a_piece_of_code_prints_is_what_its_comments_say(number: int) -> No
 
 
 def test_every_finding_has_its_code_and_its_lines() -> None:
-    from posenc.audit.hf.findings import BUGS
+    from posenc_evidence.findings import BUGS
 
     text = CHAPTER.read_text(encoding="utf-8")
     for bug in BUGS.values():

@@ -25,8 +25,8 @@ import posenc
 from posenc import RoPE
 from posenc.configs import Reading, Remark, Rotation, Unreadable, apply, published, read_config, rotation, tables
 from posenc.configs.rotation import SCALINGS, plain, search
-from posenc.rope_config import ROPE_TYPES
-from posenc.scaling import longrope_attention_factor, yarn_attention_factor
+from posenc.schemes.rope_config import ROPE_TYPES
+from posenc.schemes.scaling import longrope_attention_factor, yarn_attention_factor
 
 PACKAGE = Path(posenc.__file__).parent
 CONFIGS = sorted((PACKAGE / "configs").glob("*.py"))
@@ -76,13 +76,14 @@ else:
 
 
 NAMES = """
-import posenc, posenc.alibi, posenc.attention, posenc.sinusoidal
-from posenc import alibi, attention, sinusoidal
-for name in ("alibi", "attention", "sinusoidal"):
+import posenc, posenc._attention.call, posenc._explore, posenc._properties, posenc.schemes.alibi
+import posenc.schemes.sinusoidal
+from posenc import alibi, attention, explore, properties, sinusoidal
+for name in ("alibi", "attention", "explore", "properties", "sinusoidal"):
     assert type(getattr(posenc, name)).__name__ == "function", name
-    assert type(sys.modules["posenc." + name]).__name__ == "module"
-assert posenc.attention is attention and attention.__module__ == "posenc.attention"
-assert posenc.rope.RoPE is posenc.RoPE and posenc.configs.read_config
+    assert "posenc." + name not in sys.modules
+assert posenc.attention is attention and attention.__module__ == "posenc._attention.call"
+assert posenc.schemes.rope.RoPE is posenc.RoPE and posenc.configs.read_config
 """
 
 
@@ -92,7 +93,7 @@ import sys
 import posenc, posenc.audit, posenc.configs
 assert not {{name for name in sys.modules if name.partition(".")[0] in ("torch", "numpy", "matplotlib")}}
 from posenc import RoPE
-assert "torch" in sys.modules and "posenc.model" not in sys.modules and "posenc.plot" not in sys.modules
+assert "torch" in sys.modules and not sys.modules.keys() & {{"posenc.transformer.model", "posenc.pictures.plot"}}
 {NAMES}
 for name in ("Rope", "nothing", "_nothing"):
     try:
@@ -107,7 +108,7 @@ for name in ("Rope", "nothing", "_nothing"):
 def test_a_star_takes_every_name() -> None:
     fresh(f"""
 import sys
-import posenc.model
+import posenc.transformer.model
 from posenc import *
 import posenc
 for name in posenc.__all__:
@@ -297,7 +298,7 @@ def test_text_of_a_model_with_three_axes_rotates_by_one_position() -> None:
     own = {"rope_type": "default", "rope_theta": 1e6, "mrope_section": [16, 24, 24]}
     assert RoPE.from_config({**LLAMA, "rope_theta": None, "rope_parameters": own}).base == 1e6
     (note,) = read_config({**LLAMA, "rope_theta": None, "rope_parameters": own}).notes
-    assert note.name == "m-rope" and "posenc.grid.MRoPE" in note
+    assert note.name == "m-rope" and "posenc.schemes.grid.MRoPE" in note
 
 
 LISTS = {"short_factor": [1.0 + 0.1 * t for t in range(16)], "long_factor": [1.0 + 2.0 * t for t in range(16)]}

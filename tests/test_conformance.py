@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from posenc import KVCache, RoPE, attend, frequencies, relative_shift, rotate, sinusoidal
-from posenc.alibi import ALiBi, alibi_slopes
-from posenc.grid import (
+from posenc.schemes.alibi import ALiBi, alibi_slopes
+from posenc.schemes.grid import (
     MRoPE,
     axial_frequencies,
     grid_coordinates,
@@ -21,8 +21,8 @@ from posenc.grid import (
     rotate_grid,
     sinusoidal_grid,
 )
-from posenc.layout import layout_permutation
-from posenc.scaling import (
+from posenc.schemes.layout import layout_permutation
+from posenc.schemes.scaling import (
     dynamic_ntk,
     interpolate,
     llama3,
@@ -33,8 +33,8 @@ from posenc.scaling import (
     yarn,
     yarn_attention_factor,
 )
-from posenc.t5 import T5Bias, t5_bucket
-from posenc.xpos import XPos
+from posenc.schemes.t5 import T5Bias, t5_bucket
+from posenc.schemes.xpos import XPos
 
 pytest.importorskip("transformers")
 LENGTH, HEADS, DIM = 24, 4, 16

@@ -24,8 +24,8 @@ from posenc import (
     frequencies,
     sliding_window,
 )
-from posenc.grid import GridRoPE, GridSinusoidal, MixedRoPE, MRoPE, mrope_positions
-from posenc.scaling import yarn, yarn_attention_factor
+from posenc.schemes.grid import GridRoPE, GridSinusoidal, MixedRoPE, MRoPE, mrope_positions
+from posenc.schemes.scaling import yarn, yarn_attention_factor
 from tests.helpers import close
 
 BATCH, HEADS, DIM, LENGTH = 2, 4, 8, 12

@@ -116,7 +116,7 @@ def test_tables_to_copy_are_float32_and_of_integers() -> None:
 
 
 def test_a_grid_rotation_to_copy_turns_as_posenc_does_and_says_what_is_wrong() -> None:
-    from posenc.grid import GridRoPE, grid_coordinates
+    from posenc.schemes.grid import GridRoPE, grid_coordinates
 
     apply_rope_2d = copied("grid", "apply_rope_2d")
     x, pos = torch.randn(2, 3, 15, 16), torch.arange(15)
@@ -131,7 +131,7 @@ def test_a_grid_rotation_to_copy_turns_as_posenc_does_and_says_what_is_wrong() -
     ("sections", "dim", "turns"), [((16, 24, 24), 128, False), ((24, 20, 20), 128, True), ((11, 11, 10), 64, True)]
 )
 def test_mrope_to_copy_turns_as_posenc_does(sections: tuple[int, int, int], dim: int, turns: bool) -> None:
-    from posenc.grid import MRoPE, mrope_positions
+    from posenc.schemes.grid import MRoPE, mrope_positions
 
     place = mrope_positions([3, (2, 3, 4), 2])
     x, pos = torch.randn(1, 2, len(place), dim), torch.arange(len(place))
@@ -158,7 +158,7 @@ def test_an_image_of_patches_has_the_tokens_and_the_next_position_of_transformer
     from transformers import Qwen2VLConfig
     from transformers.models.qwen2_vl.modeling_qwen2_vl import Qwen2VLModel
 
-    from posenc.grid import mrope_positions
+    from posenc.schemes.grid import mrope_positions
 
     model = torch.nn.Module()  # no weights: positions need the configuration alone
     model.config = Qwen2VLConfig()  # type: ignore[assignment]

@@ -1,12 +1,12 @@
-"""posenc.decoding: what is generated is what full passes say, token by token."""
+"""posenc.transformer.decoding: what is generated is what full passes say, token by token."""
 
 import pytest
 import torch
 from torch import Tensor
 
 from posenc import ENCODINGS, Learned
-from posenc.decoding import sample
-from posenc.model import Transformer
+from posenc.transformer.decoding import sample
+from posenc.transformer.model import Transformer
 from tests.test_model import LENGTH, MODEL, VOCABULARY, close, draw, make
 
 every = pytest.mark.parametrize("name", ENCODINGS)

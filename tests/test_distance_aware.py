@@ -1,4 +1,4 @@
-"""posenc.distance_aware against the formula of the paper and loops, and the properties that the chapter shows."""
+"""posenc.schemes.distance_aware against the formula of the paper and loops, and properties that the chapter shows."""
 
 import math
 
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from posenc import Encoding, attend, attention_weights
-from posenc.distance_aware import DistanceAware, dead_rows, distance_weight
+from posenc.schemes.distance_aware import DistanceAware, dead_rows, distance_weight
 from tests.helpers import Layer, close, heads, onnx_session
 
 DISTANCES = st.floats(0, 1000, allow_subnormal=False)

@@ -1,4 +1,4 @@
-"""posenc.encoding: the doors, the protection of angles from casts, and the package's own names."""
+"""posenc._attention.encoding: the doors, the protection of angles from casts, and the package's own names."""
 
 import copy
 import inspect

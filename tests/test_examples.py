@@ -19,9 +19,9 @@ import torch
 
 ROOT = Path(__file__).resolve().parents[1]
 #: What `make quick` leaves out, by the module whose examples they are.
-LONGER = {"posenc._explore": "export", "posenc.lab": "train", "posenc.audit.hf": "models"}
+LONGER = {"posenc._explore": "export", "posenc.lab": "train", "posenc.audit.adapters.hf": "models"}
 #: What the examples of a module need beside the package's own requirements.
-NEEDS = {"posenc.audit.hf": "transformers"}
+NEEDS = {"posenc.audit.adapters.hf": "transformers"}
 
 
 def docstrings(source: str, module: str) -> Iterator[tuple[str, str, int]]:

@@ -1,4 +1,4 @@
-"""posenc.grid against loops, and what two and three dimensions add to one."""
+"""posenc.schemes.grid against loops, and what two and three dimensions add to one."""
 
 import copy
 import itertools
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from posenc import Encoding, attend, frequencies, layout_permutation, rotate, sinusoidal
-from posenc.grid import (
+from posenc.schemes.grid import (
     Grid,
     GridRoPE,
     GridSinusoidal,
@@ -27,7 +27,7 @@ from posenc.grid import (
     rotate_grid,
     sinusoidal_grid,
 )
-from posenc.rope import rotate_by
+from posenc.schemes.rope import rotate_by
 
 LAYOUTS = ["interleaved", "half"]
 SHAPES = st.lists(st.integers(1, 4), min_size=1, max_size=3).map(tuple)

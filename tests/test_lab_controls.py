@@ -7,13 +7,13 @@ import pytest
 import torch
 
 from posenc import ALiBi, DistanceAware, NoPE, RoPE, attention_scores
-from posenc.distance_aware import distance_weight
 from posenc.lab import config, results, tasks
 from posenc.lab.config import EXPERIMENTS, PRESETS, VARIANTS, Run, runs
 from posenc.lab.controls import Added, Forgetting, Unrectified, partial
 from posenc.lab.corpus import Corpus
 from posenc.lab.sweep import train_and_measure
-from posenc.t5 import T5Bias
+from posenc.schemes.distance_aware import distance_weight
+from posenc.schemes.t5 import T5Bias
 
 POS = torch.arange(7)
 

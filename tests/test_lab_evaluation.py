@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from posenc import ENCODINGS, Encoding, Memory, NoPE, RoPE
-from posenc.attention import Masks, attention_weights
+from posenc._attention.call import Masks, attention_weights
 from posenc.lab import evaluation, tasks
 from posenc.lab.evaluation import (
     accuracy,
@@ -27,7 +27,7 @@ from posenc.lab.evaluation import (
     sliding,
     throughput,
 )
-from posenc.model import Step, Transformer
+from posenc.transformer.model import Step, Transformer
 
 VOCABULARY, LAYERS, HEADS = 13, 2, 2
 

@@ -43,7 +43,7 @@ from posenc.lab.objectives import loss, masked
 from posenc.lab.report import rates, report, spread
 from posenc.lab.sweep import outlook
 from posenc.lab.tasks import TASKS
-from posenc.registry import SCHEMES
+from posenc.schemes.registry import SCHEMES
 
 LINES = ["def f(x):\n    return x + 1\n", "for i in range(10):\n    print(i)\n", "import os\n", "x = [1, 2, 3]\n"]
 
@@ -713,7 +713,9 @@ def test_code_that_was_changed_marks_the_commit_and_results_do_not(tmp_path, mon
         who = ["-c", "user.name=Test", "-c", "user.email=test@example.org", "-c", "commit.gpgsign=false"]
         subprocess.run(["git", *who, *arguments], cwd=tmp_path, check=True, capture_output=True)
 
-    tasks, result, other = (tmp_path / name for name in ("posenc/lab/tasks.py", "posenc/lab/results/a.json", "notes"))
+    tasks, result, other = (
+        tmp_path / name for name in ("posenc/lab/tasks.py", "evidence/posenc_evidence/results/a.json", "notes")
+    )
     monkeypatch.setattr(results, "__file__", str(tasks))
     result.parent.mkdir(parents=True)
     assert results.commit() == ""

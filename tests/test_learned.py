@@ -1,4 +1,4 @@
-"""posenc.learned: a table, its limits, and what a stretched one keeps."""
+"""posenc.schemes.learned: a table, its limits, and what a stretched one keeps."""
 
 import pytest
 import torch
@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from posenc import NoPE, attend
-from posenc.learned import Learned, stretch_table
+from posenc.schemes.learned import Learned, stretch_table
 
 
 def at(*pos: int) -> Tensor:

@@ -16,7 +16,7 @@ import yaml
 
 ROOT = Path(__file__).resolve().parents[1]
 MAKE = shutil.which("make")
-SET = ("pyproject.toml", "constraints.txt", "hatch_build.py", "package-lock.json")
+SET = ("pyproject.toml", "evidence/pyproject.toml", "constraints.txt", "hatch_build.py", "package-lock.json")
 pytestmark = pytest.mark.skipif(MAKE is None, reason="no make")
 
 #: An interpreter that is older than it says.
@@ -33,7 +33,8 @@ def clone(tmp_path: Path) -> Path:
     home = tmp_path / "a b"
     home.mkdir()
     for name in ("Makefile", *SET):
-        shutil.copy(ROOT / name, home)
+        (home / name).parent.mkdir(exist_ok=True)
+        shutil.copy(ROOT / name, home / name)
     return home
 
 

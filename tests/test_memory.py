@@ -1,12 +1,12 @@
-"""posenc.memory: segments in turn, with a memory, are one long sequence as far as the memory reaches."""
+"""posenc.transformer.memory: segments in turn, with a memory, are one long sequence as far as the memory reaches."""
 
 import pytest
 import torch
 from torch import Tensor
 
 from posenc import ENCODINGS
-from posenc.memory import Memory, following
-from posenc.model import Transformer
+from posenc.transformer.memory import Memory, following
+from posenc.transformer.model import Transformer
 from tests.test_model import LENGTH, MODEL, VOCABULARY, Raw, close, draw, make
 
 every = pytest.mark.parametrize("name", ENCODINGS)

@@ -1,4 +1,4 @@
-"""posenc.model: one transformer for all encodings; it is the same cached, padded, packed, windowed and compiled."""
+"""posenc.transformer.model: one model for all encodings; it is the same cached, padded, packed, windowed, compiled."""
 
 import math
 from dataclasses import asdict
@@ -11,8 +11,8 @@ from torch.nn.functional import cross_entropy, gelu
 
 import posenc
 from posenc import ENCODINGS, ALiBi, Encoding, KVCache, Masks, NoPE, RoPE, Sinusoidal, T5Bias
-from posenc.memory import Memory
-from posenc.model import Step, Transformer
+from posenc.transformer.memory import Memory
+from posenc.transformer.model import Step, Transformer
 from tests import helpers
 
 LAYERS, HEADS, MODEL, HIDDEN, VOCABULARY, LENGTH = 2, 2, 8, 12, 11, 9

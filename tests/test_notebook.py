@@ -1,4 +1,4 @@
-"""posenc.notebook: show, device and book_mode."""
+"""posenc.book.notebook: show, device and book_mode."""
 
 import ast
 import functools
@@ -10,10 +10,10 @@ import xml.etree.ElementTree as ET
 import pytest
 import torch
 
-import posenc.notebook
+import posenc.book.notebook
 from posenc import SCHEMES, NoPE, RoPE, rotate
-from posenc._source import shorten
-from posenc.notebook import show
+from posenc.book.notebook import show
+from posenc.book.source import shorten
 
 
 class Outer:
@@ -173,7 +173,10 @@ def bare(tree: ast.AST) -> str:
     return ast.dump(tree)
 
 
-@pytest.mark.parametrize("name", [*sorted(SCHEMES), "attention", "cache", "scaling", "lab.evaluation", "_properties"])
+OTHERS = ["_attention.call", "_attention.cache", "schemes.scaling", "lab.evaluation", "_properties"]
+
+
+@pytest.mark.parametrize("name", [*sorted(SCHEMES), *OTHERS])
 def test_sources_of_the_package_are_shown_in_88_columns_and_stay_valid(name):
     home = type(SCHEMES[name].make(model_dim=8, heads=2, head_dim=4, length=8)).__module__ if name in SCHEMES else None
     module = importlib.import_module(home or f"posenc.{name}")
@@ -201,18 +204,18 @@ def test_a_class_whose_cell_is_gone_is_refused():
 def test_text_outside_the_book_and_html_in_it(monkeypatch):
     monkeypatch.delenv("POSENC_BOOK", raising=False)
     source = show(rotate, RoPE)
-    assert not posenc.notebook.book_mode()
+    assert not posenc.book.notebook.book_mode()
     assert source._repr_mimebundle_() == {"text/plain": repr(source)}
-    assert repr(source).splitlines()[-1].startswith("# Shortened. The full source is in posenc.rope;")
+    assert repr(source).splitlines()[-1].startswith("# Shortened. The full source is in posenc.schemes.rope;")
     monkeypatch.setenv("POSENC_BOOK", "1")
-    assert posenc.notebook.book_mode()
+    assert posenc.book.notebook.book_mode()
     bundle = source._repr_mimebundle_()
     assert bundle["text/plain"] == repr(source)
     assert bundle["text/html"].startswith('<div class="highlight-python notranslate"><div class="highlight"><pre>')
     assert '<span class="k">def</span>' in bundle["text/html"]
     assert "-&gt;" in bundle["text/html"]
     page = ET.fromstring(f"<body>{bundle['text/html']}</body>")
-    assert page.find("details/summary").text == "Full source: posenc.rope"
+    assert page.find("details/summary").text == "Full source: posenc.schemes.rope"
     short, whole = ("".join(box.itertext()).strip() for box in page.iter("pre"))
     assert (short, whole) == (source.text, text(rotate, RoPE, full=True))
     assert "<details" not in show(rotate, full=True)._repr_mimebundle_()["text/html"]
@@ -220,27 +223,27 @@ def test_text_outside_the_book_and_html_in_it(monkeypatch):
 
 def test_device_is_a_gpu_if_there_is_one(monkeypatch):
     monkeypatch.delenv("POSENC_DEVICE", raising=False)
-    assert posenc.notebook.device().type == ("cuda" if torch.cuda.is_available() else "cpu")
+    assert posenc.book.notebook.device().type == ("cuda" if torch.cuda.is_available() else "cpu")
 
 
 def test_the_environment_decides_on_the_device(monkeypatch):
     monkeypatch.setenv("POSENC_DEVICE", "cpu")
-    assert posenc.notebook.device() == torch.device("cpu")
+    assert posenc.book.notebook.device() == torch.device("cpu")
     monkeypatch.setenv("POSENC_DEVICE", "warp")
     with pytest.raises(ValueError, match=r"POSENC_DEVICE .*'warp'.*use cpu"):
-        posenc.notebook.device()
+        posenc.book.notebook.device()
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setenv("POSENC_DEVICE", "cuda")
     with pytest.raises(ValueError, match=r"no GPU.*use cpu"):
-        posenc.notebook.device()
+        posenc.book.notebook.device()
 
 
 def test_glue_names_a_value_in_the_book_only(monkeypatch):
     kept = []
     monkeypatch.setattr("myst_nb.glue", lambda name, value, display: kept.append((name, value, display)))
     monkeypatch.delenv("POSENC_BOOK", raising=False)
-    posenc.notebook.glue("answer", 42)
+    posenc.book.notebook.glue("answer", 42)
     assert kept == []
     monkeypatch.setenv("POSENC_BOOK", "1")
-    posenc.notebook.glue("answer", 42)
+    posenc.book.notebook.glue("answer", 42)
     assert kept == [("answer", 42, False)]

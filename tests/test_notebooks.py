@@ -37,7 +37,15 @@ p.grad = torch.tensor([0.0, 3.0])
 torch.optim.SGD([p], lr=1.0).step()
 assert p[0] == 1 and 0 < abs(p[1] + 2) < 1e-4
 """
-AT_HAND = sys.stdlib_module_names | {"posenc", "torch", "numpy", "matplotlib", "IPython", "ipywidgets"}
+AT_HAND = sys.stdlib_module_names | {
+    "posenc",
+    "posenc_evidence",
+    "torch",
+    "numpy",
+    "matplotlib",
+    "IPython",
+    "ipywidgets",
+}
 
 Check = Callable[[NotebookNode], list[str]]
 
@@ -451,13 +459,14 @@ def test_colab_cell_installs_from_the_notebooks_own_repository_and_branch(
         exec(COLAB_CELL, {})
         server.shutdown()
         thread.join()
-    assert [command[-1] for command in commands] == [f"git+https://github.com/owner/book{wanted}"]
+    source = f"git+https://github.com/owner/book{wanted}"
+    assert [command[-2:] for command in commands] == [[source, f"{source}#subdirectory=evidence"]]
     assert "--no-deps" in commands[0]
 
 
 def test_colab_cell_says_what_to_do_elsewhere(monkeypatch: pytest.MonkeyPatch, commands: list[list[str]]) -> None:
     monkeypatch.delenv("COLAB_JUPYTER_IP", raising=False)
-    with pytest.raises(ImportError, match="pip install git") as raised:
+    with pytest.raises(ImportError, match="pip install URL URL#subdirectory=evidence") as raised:
         exec(COLAB_CELL, {})
     assert raised.value.__suppress_context__  # what a reader is to do stands below one traceback
     assert not commands

@@ -16,8 +16,8 @@ from matplotlib.image import imread
 from scheme import distance, to_lab
 
 from posenc import Heatmap, Lines, Plane, plot
-from posenc._svg import slim
-from posenc.registry import SCHEMES
+from posenc.pictures.svg import slim
+from posenc.schemes.registry import SCHEMES
 from tests.helpers import PAPERS, contrast
 
 ROOT = Path(__file__).resolve().parents[1]

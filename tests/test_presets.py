@@ -1,4 +1,4 @@
-"""posenc.presets: published models by name, with the numbers that were read at their sources."""
+"""posenc.schemes.presets: published models by name, with the numbers that were read at their sources."""
 
 import copy
 import hashlib
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from posenc import RoPE, frequencies, rotate
-from posenc.presets import PHI_3_5_LONG, PHI_3_5_SHORT, PHI_4_LONG, PRESETS, Preset, preset
+from posenc.schemes.presets import PHI_3_5_LONG, PHI_3_5_SHORT, PHI_4_LONG, PRESETS, Preset, preset
 
 every = pytest.mark.parametrize("name", PRESETS)
 

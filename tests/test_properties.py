@@ -1052,7 +1052,7 @@ def test_what_has_no_numbers_is_shown_in_words(reports):
 
 
 def test_drawing_is_imported_when_it_is_asked_for(monkeypatch):
-    for name in [name for name in sys.modules if name.startswith(("matplotlib", "posenc.plot"))]:
+    for name in [name for name in sys.modules if name.startswith(("matplotlib", "posenc.pictures.plot"))]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.delattr(posenc, "plot", raising=False)
     monkeypatch.setitem(sys.modules, "matplotlib", None)

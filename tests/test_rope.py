@@ -1,4 +1,4 @@
-"""posenc.rope and posenc.layout against loops, and the properties that the chapter derives."""
+"""posenc.schemes.rope and posenc.schemes.layout against loops, and the properties that the chapter derives."""
 
 import copy
 import math
@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from posenc import RoPE, attend, convert_layout, frequencies, layout_permutation, rotate
-from posenc.rope import _rotate_eagerly, rotate_by, rotate_pairs
+from posenc.schemes.rope import _rotate_eagerly, rotate_by, rotate_pairs
 
 LAYOUTS = ["interleaved", "half"]
 DIMS = st.integers(1, 16).map(lambda n: 2 * n)

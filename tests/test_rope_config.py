@@ -1,4 +1,4 @@
-"""posenc.rope_config: published configurations, held against transformers for each rope type that it has."""
+"""posenc.schemes.rope_config: published configurations, held against transformers for each rope type that it has."""
 
 import copy
 import math
@@ -14,8 +14,8 @@ from torch import Tensor
 
 from posenc import RoPE, XPos, frequencies
 from posenc.configs.parameters import READ
-from posenc.presets import PRESETS, preset
-from posenc.rope_config import INTERLEAVED, ROPE_TYPES, rope_arguments
+from posenc.schemes.presets import PRESETS, preset
+from posenc.schemes.rope_config import INTERLEAVED, ROPE_TYPES, rope_arguments
 
 transformers = pytest.importorskip("transformers")
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS, RopeParameters  # noqa: E402

@@ -1,4 +1,4 @@
-"""posenc.scaling against loops, and what each scheme promises: which hands slow down, and by how much."""
+"""posenc.schemes.scaling against loops, and what each scheme promises: which hands slow down, and by how much."""
 
 import inspect
 import math
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from posenc import RoPE, attend, frequencies, rotate
-from posenc.scaling import (
+from posenc.schemes.scaling import (
     dynamic_ntk,
     interpolate,
     llama3,

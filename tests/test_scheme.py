@@ -23,7 +23,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of what a scheme touches, without what was built or trained."""
     home = tmp_path_factory.mktemp("tree")
     left_out = shutil.ignore_patterns("__pycache__", "static", "weights", "*.json", ".ipynb_checkpoints")
-    for folder in ("posenc", "tests", "chapters"):
+    for folder in ("posenc", "evidence", "tests", "tools", "chapters"):
         shutil.copytree(ROOT / folder, home / folder, ignore=left_out)
     for file in ("_toc.yml", "pyproject.toml", "references.bib", "conftest.py"):
         shutil.copy(ROOT / file, home)
@@ -31,7 +31,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def make(tree: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "tests/scheme.py", *arguments]
+    command = [sys.executable, "tools/scheme.py", *arguments]
     return subprocess.run(command, cwd=tree, capture_output=True, text=True, timeout=60)
 
 
@@ -47,7 +47,7 @@ def state(tree: Path) -> dict[str, bytes]:
         ("2d", "2d", "Distance", "lower-case"),
         ("class", "Class", "Distance", "lower-case"),
         ("../kerple", "Kerple", "Distance", "lower-case"),
-        ("rope", "RoPE", "Distance", "posenc/rope.py is there already"),
+        ("rope", "RoPE", "Distance", "posenc/schemes/rope.py is there already"),
         ("grid", "Grid", "Distance", "is there already"),
         ("order", "Order", "Distance", "order.py is there already"),
         ("kerple", "Kerple", "Nowhere", "use one of Foundations"),
@@ -101,7 +101,7 @@ def test_a_new_scheme_is_whole_when_all_skeletons_are_filled(tree: Path) -> None
 
 
 def test_a_free_colour_is_legible_and_unlike_the_others() -> None:
-    registry = (ROOT / "posenc/registry.py").read_text(encoding="utf-8")
+    registry = (ROOT / "posenc/schemes/registry.py").read_text(encoding="utf-8")
     found = scheme.free_colour(registry)
     assert min(contrast(found, paper) for paper in PAPERS) >= 3
     here = scheme.to_lab(found.removeprefix("#"))

@@ -1,4 +1,4 @@
-"""posenc.shaw against loops, its naive form and the paper's own, and what it may not store."""
+"""posenc.schemes.shaw against loops, its naive form and the paper's own, and what it may not store."""
 
 import copy
 import math
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from posenc import NoPE, attend, attention_weights
-from posenc.shaw import Shaw, shaw_fused, shaw_label, shaw_naive
+from posenc.schemes.shaw import Shaw, shaw_fused, shaw_label, shaw_naive
 from tests.helpers import Sizes, close
 
 CLIPS = st.integers(0, 5)

@@ -1,4 +1,4 @@
-"""posenc.storage: a saved model is the same model, or an error that says what to do."""
+"""posenc.transformer.storage: a saved model is the same model, or an error that says what to do."""
 
 import json
 import os
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
 from posenc import ENCODINGS, Learned, NoPE, RoPE
-from posenc.model import Transformer
+from posenc.transformer.model import Transformer
 from tests.test_model import MODEL, SIZES, draw, make
 
 every = pytest.mark.parametrize("name", ENCODINGS)

@@ -38,7 +38,7 @@ def test_a_picture_needs_neither_the_bundle_nor_anywidget(unbundled: Path) -> No
     program = f"""
 import sys, torch
 sys.modules.update(anywidget=None, ipywidgets=None, traitlets=None)  # importing one of them would fail
-import posenc.plot
+import posenc.pictures.plot
 from posenc import RoPE, plot, properties
 assert posenc.__file__.startswith({str(unbundled)!r})
 print({HEATMAP}[:4])

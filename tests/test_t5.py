@@ -1,4 +1,4 @@
-"""posenc.t5 against integer arithmetic and loops, and the properties that the chapter shows."""
+"""posenc.schemes.t5 against integer arithmetic and loops, and the properties that the chapter shows."""
 
 import math
 
@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from posenc import NoPE, attend, attention, attention_weights
-from posenc.alibi import ALiBi
-from posenc.attention import batched, pair_bias
-from posenc.t5 import T5Bias, t5_bucket
+from posenc._attention.call import batched, pair_bias
+from posenc.schemes.alibi import ALiBi
+from posenc.schemes.t5 import T5Bias, t5_bucket
 from tests.helpers import Layer, biases, close, heads, onnx_session
 
 MODES = pytest.mark.parametrize("bidirectional", [False, True])

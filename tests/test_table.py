@@ -1,4 +1,4 @@
-"""posenc.table: one table as text, HTML and Markdown."""
+"""posenc.pictures.table: one table as text, HTML and Markdown."""
 
 import xml.etree.ElementTree as ET
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from posenc.table import LONG, Table
+from posenc.pictures.table import LONG, Table
 
 COLUMNS = {"scheme": "", "loss": ".3f", "share": ".0%", "tokens": ",d", "said": ""}
 ROWS = [

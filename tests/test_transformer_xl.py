@@ -1,4 +1,4 @@
-"""posenc.transformer_xl against loops, the paper's shift, and what it may not store."""
+"""posenc.schemes.transformer_xl against loops, the paper's shift, and what it may not store."""
 
 import copy
 import math
@@ -12,7 +12,7 @@ from torch.nn.functional import scaled_dot_product_attention
 from torch.utils.flop_counter import FlopCounterMode
 
 from posenc import NoPE, attend, attention_weights, sinusoidal
-from posenc.transformer_xl import BLOCK, TransformerXL, relative_shift
+from posenc.schemes.transformer_xl import BLOCK, TransformerXL, relative_shift
 from tests import helpers
 from tests.helpers import Sizes
 

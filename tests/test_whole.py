@@ -26,7 +26,7 @@ from posenc.exercises import names as exercises
 from posenc.lab import results, runs
 
 ROOT = Path(__file__).resolve().parents[1]
-SOURCE = {"nope": "encoding"}
+HOME = {"nope": "encoding"}  # the file of a scheme that has none of its name
 CHAPTER = {"nope": "frontier", "xpos": "frontier"}
 CLAIMS = {"nope": "order", "xpos": "frontier-xpos"}  # where what is claimed of them is derived
 UNCHANGED = {"nope": "the base class opens no door, so no deliberate mistake can be made in it"}
@@ -73,7 +73,7 @@ def public(name: str) -> list[str]:
     """The names that the scheme's file gives to `posenc`: its class and its functions."""
     if name == "nope":
         return ["NoPE"]
-    module = importlib.import_module(f"posenc.{name}")
+    module = importlib.import_module(f"posenc.schemes.{name}")
     found = [one for one, it in vars(module).items() if getattr(it, "__module__", "") == module.__name__]
     found = [one for one in found if one in posenc.__all__]
     assert class_of(name).__name__ in found, f"posenc/__init__.py does not export {class_of(name).__name__}"
@@ -101,7 +101,7 @@ def interface(name: str) -> str:
 
 def colour(name: str) -> str:
     same = [other for other, scheme in SCHEMES.items() if scheme.colour == SCHEMES[name].colour]
-    assert same == [name], f"{' and '.join(same)} have the same colour in posenc/registry.py"
+    assert same == [name], f"{' and '.join(same)} have the same colour in posenc/schemes/registry.py"
     assert plot.COLOURS[name] == SCHEMES[name].colour
     return SCHEMES[name].title
 
@@ -173,7 +173,7 @@ def mutants(name: str) -> str:
     if name in UNCHANGED:
         pytest.skip(UNCHANGED[name])
     settings = tomllib.loads(read("pyproject.toml"))["tool"]["mutmut"]
-    assert f"posenc/{name}.py" in settings["only_mutate"], "[tool.mutmut] only_mutate lacks it"
+    assert f"posenc/schemes/{name}.py" in settings["only_mutate"], "[tool.mutmut] only_mutate lacks it"
     assert f"tests/test_{name}.py" in settings["pytest_add_cli_args_test_selection"], "mutmut runs other tests only"
     return ""
 
@@ -191,8 +191,8 @@ def trained(name: str) -> str:
 
 #: What a scheme has: a function from its name to the text of the place, which fails if the place is missing.
 ITEMS: dict[str, Callable[[str], str]] = {
-    "source": lambda name: read(f"posenc/{SOURCE.get(name, name)}.py"),
-    "tests": lambda name: read(f"tests/test_{SOURCE.get(name, name)}.py"),
+    "source": lambda name: read(f"posenc/{'_attention' if name in HOME else 'schemes'}/{HOME.get(name, name)}.py"),
+    "tests": lambda name: read(f"tests/test_{HOME.get(name, name)}.py"),
     "export": lambda name: " ".join(public(name)),
     "colour": colour,
     "exercise": exercise,

@@ -1,4 +1,4 @@
-"""posenc.xpos against loops: what turns also fades, and a fixed centre keeps cached keys right."""
+"""posenc.schemes.xpos against loops: what turns also fades, and a fixed centre keeps cached keys right."""
 
 import inspect
 import math
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from posenc import RoPE, attend, frequencies, rotate
-from posenc.xpos import XPos, xpos_radius, xpos_reach
+from posenc.schemes.xpos import XPos, xpos_radius, xpos_reach
 
 LAYOUTS = ["interleaved", "half"]
 DTYPES = [torch.float16, torch.bfloat16, torch.float32, torch.float64]

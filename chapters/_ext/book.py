@@ -34,7 +34,7 @@ from sphinxcontrib.bibtex.plugin import register_plugin
 from sphinxcontrib.bibtex.style.referencing.author_year import AuthorYearReferenceStyle
 from stamp import key
 
-from posenc.table import Table
+from posenc.pictures.table import Table
 
 ROOT = Path(__file__).resolve().parents[2]
 logger = logging.getLogger(__name__)

@@ -11,7 +11,8 @@ ROOT = Path(__file__).resolve().parents[2]
 def key() -> str:
     """One short word for all that a notebook's outputs depend on apart from the notebook itself."""
     digest = hashlib.sha256()
-    files = [path for kind in ("*.py", "*.json", "*.safetensors") for path in (ROOT / "posenc").rglob(kind)]
+    kinds, homes = ("*.py", "*.json", "*.safetensors"), (ROOT / "posenc", ROOT / "evidence")
+    files = [path for kind in kinds for home in homes for path in home.rglob(kind)]
     for path in sorted(files):  # programs, and the results and weights that chapters read
         digest.update(path.relative_to(ROOT).as_posix().encode() + b"\0" + path.read_bytes())
     for name in ("torch", "numpy", "onnx-ir", "onnxscript", "matplotlib", "ipython"):

@@ -14,10 +14,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .. import plot
-from ..views import Formula, Heatmap, Lines, Plane, Readout, View
-from .controls import Choice, Control, Slider, Tick, controls
-from .formula import tree
+from posenc._explore.controls import Choice, Control, Slider, Tick, controls
+from posenc._explore.formula import tree
+from posenc.pictures import plot
+from posenc.pictures.views import Formula, Heatmap, Lines, Plane, Readout, View
 
 
 class Explorer:

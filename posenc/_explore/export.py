@@ -20,8 +20,8 @@ import onnxscript.optimizer
 import torch
 from torch import Tensor, nn
 
-from .controls import Slider
-from .explorer import Explorer
+from posenc._explore.controls import Slider
+from posenc._explore.explorer import Explorer
 
 MOST_VARIANTS = 48
 GROWTH, SPARE = 1.25, 8_000  # how much larger a graph may become, times and bytes, for what is computed beforehand

@@ -7,7 +7,7 @@ import re
 from typing import Any
 from xml.etree.ElementTree import Element
 
-from ..views import PLACE
+from posenc.pictures.views import PLACE
 
 FIRST = 7_000_001  # numbers that stand for places while the formula is converted
 

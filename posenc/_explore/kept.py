@@ -6,7 +6,7 @@ import os
 import pickle
 from pathlib import Path
 
-from .explorer import Explorer
+from posenc._explore.explorer import Explorer
 
 FOLDER = "POSENC_EXPLORERS"  # the environment variable that names the folder; nothing is kept without it
 

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from .. import plot
-from ..views import Formula, Heatmap, Lines, Plane, Readout, View
-from .explorer import Explorer, _short
-from .export import used
-from .formula import markup, tree
+from posenc._explore.explorer import Explorer, _short
+from posenc._explore.export import used
+from posenc._explore.formula import markup, tree
+from posenc.pictures import plot
+from posenc.pictures.views import Formula, Heatmap, Lines, Plane, Readout, View
 
 
 def element(explorer: Explorer, graphs: Mapping[str, bytes], values: Mapping[str, Any], identity: str) -> str:

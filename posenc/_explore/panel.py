@@ -14,11 +14,11 @@ import torch
 import traitlets
 from torch import Tensor
 
-from ..notebook import book_mode, device
-from ..views import View
-from .controls import Choice, Control, Slider
-from .explorer import Explorer
-from .kept import keep
+from posenc._explore.controls import Choice, Control, Slider
+from posenc._explore.explorer import Explorer
+from posenc._explore.kept import keep
+from posenc.book.notebook import book_mode, device
+from posenc.pictures.views import View
 
 STATIC = Path(__file__).parent / "static"
 if not (STATIC / "widget.js").exists():
@@ -202,7 +202,7 @@ class Page:
 
     @staticmethod
     def _export(explorer: Explorer) -> dict[str, bytes]:
-        from .export import graphs
+        from posenc._explore.export import graphs
 
         return graphs(explorer)
 
@@ -226,7 +226,7 @@ class Page:
         return self._explorer.describe(self.values)
 
     def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
-        from .page import element
+        from posenc._explore.page import element
 
         return {
             "text/plain": repr(self),

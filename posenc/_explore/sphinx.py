@@ -14,8 +14,8 @@ from typing import Any
 from sphinx.errors import ExtensionError
 from sphinx.util import logging
 
-from .._atomic import atomic
-from .page import escaped
+from posenc._atomic import atomic
+from posenc._explore.page import escaped
 
 STATIC = Path(__file__).parent / "static"
 LARGE = 60_000  # characters of graphs that a page does not hold itself

@@ -16,6 +16,7 @@ from dataclasses import replace
 
 from torch import Tensor
 
+from posenc._attention.encoding import Encoding
 from posenc._properties.differences import NotFinite
 from posenc._properties.isolation import undisturbed
 from posenc._properties.probe import FURTHEST, Probe
@@ -23,7 +24,6 @@ from posenc._properties.report import Comparison, Property, Report
 from posenc._properties.result import FAILS, NOT_APPLICABLE, Measurement, as_power, not_measured, raised
 from posenc._properties.sizes import probe_for
 from posenc._properties.wishes import WISHES
-from posenc.encoding import Encoding
 
 __all__ = ["WISHES", "Comparison", "Property", "Report", "compare", "properties"]
 

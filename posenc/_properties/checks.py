@@ -10,7 +10,7 @@ from torch import Tensor
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from posenc.encoding import Encoding
+    from posenc._attention.encoding import Encoding
 
 
 def require_values(encoding: Encoding) -> None:

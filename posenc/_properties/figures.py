@@ -12,7 +12,7 @@ from torch import Tensor
 from posenc._properties.probe import FURTHEST
 
 if TYPE_CHECKING:
-    from posenc.plot import Picture
+    from posenc.pictures.plot import Picture
 
 
 def picture_of(draw: Callable[..., Picture], *data: Any, what: str, **options: Any) -> Callable[[str], Picture]:
@@ -23,8 +23,8 @@ def square(
     matrix: Tensor, *, alt: str, x: str, y: str, unit: str, scale: str = "sequential", start: int = 0, mark: int = -1
 ) -> Picture:
     """A square of colours, with a ring around the query's own cell."""
-    from posenc import plot
-    from posenc.views import Heatmap
+    from posenc.pictures import plot
+    from posenc.pictures.views import Heatmap
 
     fig, ax = plot.figure(4.4, 3.6)
     view = Heatmap(x=x, y=y, scale=scale, origin=(start, start))
@@ -44,7 +44,7 @@ def overlay(
     from matplotlib import rc_context
     from matplotlib.ticker import MaxNLocator
 
-    from posenc import plot
+    from posenc.pictures import plot
 
     fig, ax = plot.figure(6.4, 2.8)
     values = torch.cat([*curves.values(), torch.zeros(0)])
@@ -93,7 +93,7 @@ def _agree(curves: list[Tensor]) -> bool:
 
 
 def bars(sizes: dict[str, int], *, alt: str, x: str) -> Picture:
-    from posenc import plot
+    from posenc.pictures import plot
 
     fig, ax = plot.figure(6.4, 0.9 + 0.35 * len(sizes))
     bars = ax.barh(list(sizes), list(sizes.values()), color=plot.CYCLE[0], height=0.6)
@@ -106,7 +106,7 @@ def bars(sizes: dict[str, int], *, alt: str, x: str) -> Picture:
 
 def words(*, alt: str) -> Picture:
     """A measurement without numbers."""
-    from posenc import plot
+    from posenc.pictures import plot
 
     lines = textwrap.wrap(alt, 90)
     fig, ax = plot.figure(6.4, 0.4 + 0.2 * len(lines))

@@ -7,12 +7,12 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from posenc._attention.cache import KVCache
+from posenc._attention.call import attend
 from posenc._properties.differences import change_of, clearly, most_varied, need_finite, spread
 from posenc._properties.figures import bars, overlay, picture_of, words
 from posenc._properties.probe import Probe
 from posenc._properties.result import FAILS, Measurement, not_measured, number, numbers, raised, verdict_of
-from posenc.attention import attend
-from posenc.cache import KVCache
 
 
 def deterministic(p: Probe) -> Measurement:

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from posenc.attention import attend, attention_scores
-from posenc.encoding import Encoding
+from posenc._attention.call import attend, attention_scores
+from posenc._attention.encoding import Encoding
 
 FURTHEST = 1_000_000  # the last position that is tried
 

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 from posenc._properties.checks import require_name
 from posenc._properties.result import FAILS, HOLDS, NOT_APPLICABLE
 from posenc._properties.wishes import WISHES
-from posenc.notebook import book_mode
-from posenc.table import Table
+from posenc.book.notebook import book_mode
+from posenc.pictures.table import Table
 
 if TYPE_CHECKING:
-    from posenc.plot import Picture
+    from posenc.pictures.plot import Picture
 
 WIDTH = 110  # characters in a line of a report
 

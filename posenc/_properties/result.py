@@ -12,7 +12,7 @@ from torch import Tensor
 from posenc._properties.figures import picture_of, words
 
 if TYPE_CHECKING:
-    from posenc.plot import Picture
+    from posenc.pictures.plot import Picture
 
 HOLDS, FAILS, NOT_APPLICABLE = "holds", "fails", "does not apply"
 

@@ -9,12 +9,12 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
+from posenc._attention.call import BACKENDS, pair_index
+from posenc._attention.encoding import Encoding
 from posenc._properties.checks import raise_unmeasurable, require_tensor, require_unchanged, require_values
 from posenc._properties.differences import change_of
 from posenc._properties.probe import FURTHEST, Probe, repeated
 from posenc._properties.result import first_line, number, raised
-from posenc.attention import BACKENDS, pair_index
-from posenc.encoding import Encoding
 
 NOT_FINITE = "gives numbers that are not finite"
 

@@ -8,12 +8,13 @@ A name is imported when it is first used, so that `read_config` needs the standa
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING, Any
 
+from posenc._lazy import lazy
+
 if TYPE_CHECKING:
-    from posenc.audit.adapter import Adapter, Refused
-    from posenc.audit.called import adapt
+    from posenc.audit.adapters.called import adapt
+    from posenc.audit.adapters.protocol import Adapter, Refused
     from posenc.audit.report import Report
     from posenc.audit.run import audit
     from posenc.audit.verdict import Finding, Verdict
@@ -21,18 +22,15 @@ if TYPE_CHECKING:
 
 __all__ = ["Adapter", "Finding", "Reading", "Refused", "Report", "Verdict", "adapt", "audit", "read_config"]
 
-_HOME = {
-    "Adapter": "posenc.audit.adapter", "Refused": "posenc.audit.adapter", "adapt": "posenc.audit.called",
-    "Report": "posenc.audit.report", "audit": "posenc.audit.run", "Finding": "posenc.audit.verdict",
-    "Verdict": "posenc.audit.verdict", "Reading": "posenc.configs", "read_config": "posenc.configs",
-}  # fmt: skip
+_get, _ = lazy(__name__, {
+    "posenc.audit.adapters.called": "adapt", "posenc.audit.adapters.protocol": "Adapter Refused",
+    "posenc.audit.report": "Report", "posenc.audit.run": "audit", "posenc.audit.verdict": "Finding Verdict",
+    "posenc.configs": "Reading read_config",
+})  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
-    if name in _HOME:
-        value = globals()[name] = getattr(importlib.import_module(_HOME[name]), name)
-        return value
-    raise AttributeError(f"module 'posenc.audit' has no attribute {name!r}")
+    return _get(name)
 
 
 def __dir__() -> list[str]:

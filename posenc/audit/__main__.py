@@ -20,8 +20,8 @@ from typing import Any
 
 from torch import nn
 
-from posenc.audit.adapter import first_line, said
-from posenc.audit.called import needed
+from posenc.audit.adapters.called import needed
+from posenc.audit.adapters.protocol import first_line, said
 from posenc.audit.checks import CHECKS
 from posenc.audit.config import Reading, read_config
 from posenc.audit.printable import printable
@@ -196,13 +196,13 @@ def _knobs(args: argparse.Namespace) -> int:
 
 
 def _transformers(part: str) -> Any:
-    """A module of `posenc.audit.hf`; raises Cannot where transformers is not installed."""
+    """A module of `posenc.audit.adapters.hf`; raises Cannot where transformers is not installed."""
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "critical")  # its advice on kernels is for those who use the model
     try:
         importlib.import_module("transformers")
     except ImportError as error:
         raise Cannot("a folder takes transformers, which is not installed: pip install transformers") from error
-    return importlib.import_module(f"posenc.audit.hf.{part}")
+    return importlib.import_module(f"posenc.audit.adapters.hf.{part}")
 
 
 def _progress() -> Callable[[str, int, int], None] | None:

@@ -20,7 +20,7 @@ from posenc.configs import (
 )
 
 if TYPE_CHECKING:
-    from posenc.table import Table
+    from posenc.pictures.table import Table
 
 __all__ = [
     "At",
@@ -45,9 +45,9 @@ def published_table(length: int | None = None, names: Iterable[str] | None = Non
         names: Which models, as `published` names them; by default all, which takes 2 to 3 seconds.
 
     Returns:
-        A table for terminals, notebooks and the book. Needs torch, as `posenc.table` does.
+        A table for terminals, notebooks and the book. Needs torch, as `posenc.pictures.table` does.
     """
-    from posenc.table import Table
+    from posenc.pictures.table import Table
 
     columns = {
         "model": "", "layers": "", "scheme": "", "base": "g", "rope type": "", "trained": "d", "context": "d",

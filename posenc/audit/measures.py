@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import io
 import re
-import threading
 import time
 import warnings
 from collections.abc import Iterator, Mapping
@@ -13,13 +12,11 @@ from typing import Any
 
 import torch
 
-from posenc.audit.adapter import Adapter
+from posenc.audit.adapters.copies import copied
+from posenc.audit.adapters.protocol import Adapter
 from posenc.audit.checks import measure
-from posenc.audit.copies import copied
 from posenc.audit.probe import Measurement, Probe
 
-TURN = threading.RLock()
-"""Held by an audit: what `quiet` changes is the process's, and two threads would undo it for each other."""
 DTYPE = re.compile(r"dtype|[Dd]ouble|same type|Half|[Ff]loat|not implemented for")
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from posenc.audit.adapter import Adapter, Refused, Unfit, ask, device_of, found
+from posenc.audit.adapters.protocol import Adapter, Refused, Unfit, ask, device_of, found
 
 PADS = 5
 

@@ -14,7 +14,7 @@ from typing import Any
 from posenc._atomic import atomic
 from posenc.audit.printable import in_json, printable
 from posenc.audit.verdict import Finding, Verdict
-from posenc.table import Table
+from posenc.pictures.table import Table
 
 WIDTH = 118
 

@@ -13,13 +13,13 @@ import torch
 from torch import nn
 
 from posenc._version import __version__
-from posenc.audit.adapter import Adapter, Unfit, endings, said
-from posenc.audit.called import adapt
+from posenc.audit.adapters.called import adapt
+from posenc.audit.adapters.copies import Uncopied, copied, module_of
+from posenc.audit.adapters.protocol import TURN, Adapter, Unfit, endings, said
 from posenc.audit.causes import comparable, judge
 from posenc.audit.checks import CHECKS, measure
 from posenc.audit.config import Reading, read_config
-from posenc.audit.copies import Uncopied, copied, module_of
-from posenc.audit.measures import TURN, Measures, quiet
+from posenc.audit.measures import Measures, quiet
 from posenc.audit.probe import ENDS, Probe
 from posenc.audit.report import Report
 from posenc.audit.verdict import Finding

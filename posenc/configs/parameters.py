@@ -177,7 +177,7 @@ def rotation(fields: Fields, kind: str, parameters: Mapping[str, Any], trained: 
             "no-rope-type",
             f"{fields.at(*where[len(fields.where()) :], 'rope_type')} is {shown(name)}, but transformers "
             f"{tables.TRANSFORMERS} knows {known}: write one of them"
-            + (", or use posenc.grid.GridRoPE for images" if name == "axial" else ""),
+            + (", or use posenc.schemes.grid.GridRoPE for images" if name == "axial" else ""),
             patch((*where, "rope_type")),
         )
     head_dim = fields.whole("qk_rope_head_dim", least=0, most=MOST_CHANNELS)

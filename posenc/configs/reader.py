@@ -461,7 +461,7 @@ def _rotations(fields: Fields, trained: int | None, notes: list[Remark]) -> dict
                     "m-rope",
                     "mrope_section shares the planes out to time, rows and columns, whose positions are the same in "
                     "text: "
-                    "for images and video use posenc.grid.MRoPE.",
+                    "for images and video use posenc.schemes.grid.MRoPE.",
                 )
             )
     notes[:] = dict.fromkeys(notes)

@@ -2,8 +2,8 @@
 
 import torch
 
-from posenc.alibi import alibi_slopes
 from posenc.exercises.attempt import Attempt, close, draw, expect
+from posenc.schemes.alibi import alibi_slopes
 
 
 def _one_each(slopes: Attempt) -> None:

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from posenc.attention import attention
-from posenc.encoding import Encoding
+from posenc._attention.call import attention
+from posenc._attention.encoding import Encoding
 
 
 class CounterExample(Exception):

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from posenc.encoding import Encoding
+from posenc._attention.encoding import Encoding
 from posenc.exercises.attempt import Attempt, close, draw, expect
 
 

@@ -4,7 +4,7 @@ import itertools
 import math
 
 from posenc.exercises.attempt import Attempt, CounterExample, expect
-from posenc.sinusoidal import frequencies
+from posenc.schemes.sinusoidal import frequencies
 
 CASES = list(itertools.product((128, 4096, 2**20), (4, 64, 128), (1, 2, 5), (0.25, 1.0, 3.0)))
 

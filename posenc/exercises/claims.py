@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from posenc.exercises.attempt import Attempt, brief, expect
-from posenc.layout import Layout
-from posenc.rope import rotate
-from posenc.sinusoidal import frequencies, sinusoidal
+from posenc.schemes.layout import Layout
+from posenc.schemes.rope import rotate
+from posenc.schemes.sinusoidal import frequencies, sinusoidal
 
 DIM = 16
 FREQ = frequencies(DIM, dtype=torch.float64)

@@ -6,12 +6,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from posenc.alibi import ALiBi
-from posenc.attention import attention
-from posenc.encoding import Encoding
+from posenc._attention.call import attention
+from posenc._attention.encoding import Encoding
 from posenc.exercises.attempt import Attempt, draw, expect
-from posenc.model import Transformer
-from posenc.rope import RoPE
+from posenc.schemes.alibi import ALiBi
+from posenc.schemes.rope import RoPE
+from posenc.transformer.model import Transformer
 
 
 class Counted(RoPE):

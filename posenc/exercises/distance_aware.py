@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from posenc.attention import attention
-from posenc.distance_aware import DistanceAware
+from posenc._attention.call import attention
 from posenc.exercises.attempt import Attempt, brief, close, draw, expect, worst
+from posenc.schemes.distance_aware import DistanceAware
 
 R = torch.arange(40, dtype=torch.float64)
 RATES, SHIFTS = (-0.4, -0.05, 0.05, 0.4), (-2.0, 0.0, 1.5)

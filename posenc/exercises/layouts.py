@@ -4,9 +4,9 @@ import torch
 from torch import Tensor
 
 from posenc.exercises.attempt import Attempt, close, draw, expect
-from posenc.layout import Layout
-from posenc.rope import rotate
-from posenc.sinusoidal import frequencies
+from posenc.schemes.layout import Layout
+from posenc.schemes.rope import rotate
+from posenc.schemes.sinusoidal import frequencies
 
 # heads, heads of keys and values, channels of a head, and how many of them turn
 PLAIN = ((1, 1, 8, 8), (3, 3, 8, 8), (4, 4, 16, 16))

@@ -5,17 +5,17 @@ from weakref import WeakKeyDictionary
 
 import torch
 
+from posenc._attention.encoding import Encoding, NoPE
 from posenc._properties import Report, properties
-from posenc.alibi import ALiBi
-from posenc.distance_aware import DistanceAware
-from posenc.encoding import Encoding, NoPE
 from posenc.exercises.attempt import Attempt, CounterExample, expect
-from posenc.learned import Learned
-from posenc.rope import RoPE
-from posenc.shaw import Shaw
-from posenc.sinusoidal import Sinusoidal
-from posenc.t5 import T5Bias
-from posenc.xpos import XPos
+from posenc.schemes.alibi import ALiBi
+from posenc.schemes.distance_aware import DistanceAware
+from posenc.schemes.learned import Learned
+from posenc.schemes.rope import RoPE
+from posenc.schemes.shaw import Shaw
+from posenc.schemes.sinusoidal import Sinusoidal
+from posenc.schemes.t5 import T5Bias
+from posenc.schemes.xpos import XPos
 
 E = TypeVar("E", bound=Encoding)
 _REPORTS: WeakKeyDictionary[Attempt, Report] = WeakKeyDictionary()

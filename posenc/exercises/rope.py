@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 
 from posenc.exercises.attempt import Attempt, close, draw, expect, worst
-from posenc.rope import RoPE
-from posenc.rope import rotate as turned
-from posenc.sinusoidal import frequencies
+from posenc.schemes.rope import RoPE
+from posenc.schemes.rope import rotate as turned
+from posenc.schemes.sinusoidal import frequencies
 
 FREQ = frequencies(8, dtype=torch.float64)
 

@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 
 from posenc.exercises.attempt import Attempt, close, draw, expect
-from posenc.rope import rotate
-from posenc.scaling import dynamic_ntk
-from posenc.sinusoidal import frequencies
+from posenc.schemes.rope import rotate
+from posenc.schemes.scaling import dynamic_ntk
+from posenc.schemes.sinusoidal import frequencies
 
 HEADS = [(128, 1e4, 4096, 4.0), (64, 5e5, 8192, 8.0), (96, 1e4, 2048, 32.0)]
 

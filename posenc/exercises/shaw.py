@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from posenc.exercises.attempt import Attempt, CounterExample, close, draw, expect, worst
-from posenc.shaw import Shaw
-from posenc.t5 import t5_bucket
+from posenc.schemes.shaw import Shaw
+from posenc.schemes.t5 import t5_bucket
 
 
 def _of(label: Attempt, offset: list[int], clip: int) -> list[int]:

@@ -9,7 +9,7 @@ from torch.nn.functional import cross_entropy
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from posenc.exercises.attempt import Attempt, CounterExample, close, expect
-from posenc.sinusoidal import sinusoidal
+from posenc.schemes.sinusoidal import sinusoidal
 
 
 def _angles(dim: int) -> Tensor:

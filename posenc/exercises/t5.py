@@ -7,9 +7,9 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from posenc.encoding import Encoding
+from posenc._attention.encoding import Encoding
 from posenc.exercises.attempt import Attempt, CounterExample, close, expect
-from posenc.t5 import T5Bias
+from posenc.schemes.t5 import T5Bias
 
 SIZES = [(32, 128), (16, 100), (64, 600)]
 

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from posenc.exercises.attempt import Attempt, close, draw, expect, worst
-from posenc.transformer_xl import TransformerXL
+from posenc.schemes.transformer_xl import TransformerXL
 
 SIZES = [(1, 1), (1, 5), (2, 2), (2, 6), (3, 4), (5, 5), (6, 9)]
 

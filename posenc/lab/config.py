@@ -9,23 +9,22 @@ import itertools
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from posenc.alibi import ALiBi
-from posenc.encoding import Encoding, NoPE
-from posenc.lab import controls
+from posenc._attention.encoding import Encoding, NoPE
+from posenc.lab import controls, evidence
 from posenc.lab.tasks import TASKS, VOCABULARY
-from posenc.model import Transformer
-from posenc.registry import ENCODINGS, SCHEMES
-from posenc.rope import RoPE
-from posenc.scaling import interpolate, llama3, ntk, yarn, yarn_attention_factor
-from posenc.shaw import Shaw
-from posenc.sinusoidal import frequencies
-from posenc.t5 import T5Bias
+from posenc.schemes.alibi import ALiBi
+from posenc.schemes.registry import ENCODINGS, SCHEMES
+from posenc.schemes.rope import RoPE
+from posenc.schemes.scaling import interpolate, llama3, ntk, yarn, yarn_attention_factor
+from posenc.schemes.shaw import Shaw
+from posenc.schemes.sinusoidal import frequencies
+from posenc.schemes.t5 import T5Bias
+from posenc.transformer.model import Transformer
 
 BYTES = 256
 MASK = 256  # stands for a byte that is to be guessed
@@ -33,7 +32,7 @@ LATER = {"later": True}
 """Marks a setting that came later: at its default it is left out of `Run.config`, so earlier results stay valid."""
 RATES = (1 / 4, 1 / 2, 1, 2, 4)
 """Learning rates that are tried for every scheme, as multiples of the budget's, in the experiment "rates"."""
-RESULTS = Path(__file__).parent / "results"
+RESULTS = evidence.FOLDER / "results"
 
 
 @functools.cache
@@ -158,7 +157,7 @@ class Variant:
     scheme: str
     """Its name in ENCODINGS."""
     options: dict[str, Any] = field(default_factory=dict)
-    """Keywords of its class; for RoPE the name of a method in `posenc.scaling`."""
+    """Keywords of its class; for RoPE the name of a method in `posenc.schemes.scaling`."""
     zeroed: tuple[str, ...] = ()
     """Names of parameters of the encoding that are zero and are not trained."""
     every_layer: bool = False

@@ -12,7 +12,7 @@ from torch import Tensor
 from posenc.lab import corpus
 from posenc.lab.evaluation import Entry, refusal, window_losses
 from posenc.lab.planted import KINDS, LENGTH, pair
-from posenc.model import Transformer
+from posenc.transformer.model import Transformer
 
 INSIDE, BEYOND = (1 / 8, 1 / 2, 3 / 4), (1, 2, 4, 16)
 """Distances of planted strings, as multiples of the training length; the first ones lie within it, as in training."""

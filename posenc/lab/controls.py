@@ -6,11 +6,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import logsigmoid
 
-from posenc.distance_aware import DistanceAware, distance_weight
-from posenc.encoding import Encoding
-from posenc.learned import Learned
-from posenc.rope import RoPE
-from posenc.sinusoidal import frequencies
+from posenc._attention.encoding import Encoding
+from posenc.schemes.distance_aware import DistanceAware, distance_weight
+from posenc.schemes.learned import Learned
+from posenc.schemes.rope import RoPE
+from posenc.schemes.sinusoidal import frequencies
 
 
 class Unrectified(DistanceAware):

@@ -19,8 +19,9 @@ import torch
 from torch import Tensor
 
 from posenc._atomic import atomic
+from posenc.lab import evidence
 
-SHIPPED = Path(__file__).parent / "text"
+SHIPPED = evidence.FOLDER / "text"
 PARTS = ("train", "held_out")
 HELD_OUT = 0.1  # of all bytes
 REPEATED = 200  # bytes from which on a paragraph is text only once: licences, and what modules copy from one another
@@ -51,7 +52,7 @@ class Corpus:
 
 
 def load(path: str | os.PathLike[str] | None) -> Corpus:
-    """The text in a folder; or, if `path` is None, the text that comes with the package, the same on every machine.
+    """The text in a folder; or, if `path` is None, the text of posenc-evidence, the same on every machine.
 
     "installed" is the text of all Python packages here.
     """
@@ -65,7 +66,7 @@ def shipped() -> Corpus:
     """The source of Python 3.11.7's standard library, 9.7 MB, as `python_library` found it there.
 
     Raises:
-        ValueError: If the files of the package are damaged.
+        ValueError: If its files are missing or damaged.
 
     Example:
         >>> text = shipped()
@@ -75,7 +76,7 @@ def shipped() -> Corpus:
     try:
         parts = [lzma.decompress((SHIPPED / f"{part}.xz").read_bytes()) for part in PARTS]
     except (OSError, lzma.LZMAError) as error:
-        raise ValueError(f"the text in {SHIPPED} is missing or damaged: install posenc again ({error})") from error
+        raise ValueError(f"the text in {SHIPPED} is missing or damaged: {evidence.remedy()} ({error})") from error
     return _joined("Python 3.11.7 standard library", parts)
 
 

@@ -8,13 +8,13 @@ from typing import Any
 
 from tqdm import tqdm
 
-from posenc.attention import BACKENDS
+from posenc._attention.call import BACKENDS
 from posenc.lab.config import Run
 from posenc.lab.corpus import Corpus
 from posenc.lab.evaluation import throughput
 from posenc.lab.results import Result, provenance, put
-from posenc.registry import ENCODINGS
-from posenc.table import Table
+from posenc.pictures.table import Table
+from posenc.schemes.registry import ENCODINGS
 
 TIMES = 8  # the training length, so that pairs of tokens count
 

@@ -19,8 +19,8 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from posenc.lab import corpus, tasks
-from posenc.memory import Memory
-from posenc.model import Transformer
+from posenc.transformer.memory import Memory
+from posenc.transformer.model import Transformer
 
 PAIRS = {"cpu": 2**20, "cuda": 2**26}  # of a query and a key, in all sequences that are computed at once
 QUARTERS = 4  # windows slide by a quarter of their length

@@ -5,7 +5,6 @@
 
 import json
 import os
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -20,12 +19,13 @@ from torch import Tensor
 from torch.utils.benchmark import Timer
 from tqdm import tqdm
 
-from posenc.attention import BACKENDS, Backend, Masks, attention
-from posenc.cache import KVCache
-from posenc.encoding import Encoding
+from posenc._attention import call as module
+from posenc._attention.cache import KVCache
+from posenc._attention.call import BACKENDS, Backend, Masks, attention
+from posenc._attention.encoding import Encoding
 from posenc.lab.results import Result, provenance, put
-from posenc.registry import ENCODINGS
-from posenc.table import Table
+from posenc.pictures.table import Table
+from posenc.schemes.registry import ENCODINGS
 
 SCHEMES = ("nope", "rope", "alibi", "t5", "distance_aware")
 LENGTHS, DIMS = (2048, 8192, 32_768), (64, 128)
@@ -132,7 +132,6 @@ def growing(
 @contextmanager
 def _torch_chooses() -> Iterator[None]:
     """Lets torch choose among all kernels also in decoding, where `attention` leaves out cuDNN."""
-    module: Any = sys.modules["posenc.attention"]  # the package's `attention` is the function
     kept = module._kernels
     module._kernels = lambda q, k: nullcontext()
     try:

@@ -7,8 +7,8 @@ from torch.nn.functional import cross_entropy
 from posenc.lab import corpus, tasks
 from posenc.lab.config import BYTES, MASK, Run, Text
 from posenc.lab.planted import LENGTH, periodic, plant
-from posenc.memory import Memory
-from posenc.model import Transformer
+from posenc.transformer.memory import Memory
+from posenc.transformer.model import Transformer
 
 SEGMENTS = 4  # in a window, where a segment attends to the one before it
 HIDDEN = 0.15  # of the bytes are to be guessed (Devlin et al., 2019): 8 of 10 are masked, 1 is another, 1 stays

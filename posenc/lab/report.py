@@ -15,7 +15,7 @@ from posenc.lab.config import Run
 from posenc.lab.design import DESIGN
 from posenc.lab.intervals import Interval, crossed, wilson
 from posenc.lab.results import Result
-from posenc.table import Table
+from posenc.pictures.table import Table
 
 LEARNED = 0.9
 """The share of exact answers at the longest training length from which on a task counts as learned."""

@@ -13,6 +13,7 @@ import torch
 
 from posenc._atomic import atomic
 from posenc._version import __version__
+from posenc.lab import evidence
 from posenc.lab.config import RESULTS, Run, Task, runs
 from posenc.lab.corpus import Corpus
 from posenc.lab.design import DESIGN, DESIGNS, start, unlike
@@ -32,7 +33,7 @@ def read(
     Args:
         experiment: A name in `EXPERIMENTS`.
         preset: "cpu", "epoch" or "gpu". Default: "cpu".
-        folder: The folder with the results. Default: the one in the package.
+        folder: The folder with the results. Default: the one in posenc-evidence.
         design: A name in `DESIGNS`. Results of an earlier design are in a folder of its name, until all of them have
             been trained anew. Their starts are not compared, since the present code has another. Default: the present
             one.
@@ -65,6 +66,7 @@ def read(
         raise ValueError(
             f"there are no results of {experiment} with preset {preset}: "
             f"run python -m posenc.lab sweep --experiment {experiment} --preset {preset}"
+            + ("" if evidence.FOUND else f", or {evidence.remedy()}")
         )
     about = [result["provenance"] for results in found.values() for result in results]
     corpora = {of["corpus"] for of in about if "corpus" in of}  # tasks read no text
@@ -169,8 +171,7 @@ def commit() -> str:
         ]
     except (OSError, subprocess.CalledProcessError):
         return ""
-    changed = [line for line in run[1].splitlines() if "lab/results/" not in line]
-    return run[0] + ("+" if changed else "")
+    return run[0] + ("+" if run[1] else "")
 
 
 def _seed(path: Path) -> int:

@@ -18,7 +18,7 @@ from posenc.lab.context import hidden, recalled
 from posenc.lab.corpus import Corpus, regions
 from posenc.lab.evaluation import QUARTERS, extrapolation, generalisation
 from posenc.lab.training import train
-from posenc.model import Transformer
+from posenc.transformer.model import Transformer
 
 
 def sweep(
@@ -34,7 +34,7 @@ def sweep(
     Args:
         todo: Runs of one preset, as `runs` lists them.
         corpus: The text to train on.
-        out: The folder for results. Default: the one in the package.
+        out: The folder for results. Default: the one in posenc-evidence.
         work: The folder for weights and checkpoints.
         device: The device of the models. Default: "cpu".
         minutes: Begin no new run after this time. Default: no limit.
@@ -74,7 +74,7 @@ def outlook(todo: list[Run], out: str | os.PathLike[str] = results.FOLDER) -> st
 
     Args:
         todo: Runs of one preset.
-        out: The folder with results. Default: the one in the package.
+        out: The folder with results. Default: the one in posenc-evidence.
 
     Returns:
         A line of text. The time is that of one process; it follows from what the runs with results have taken in a

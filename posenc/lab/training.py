@@ -21,7 +21,7 @@ from posenc._atomic import atomic
 from posenc.lab.config import Run
 from posenc.lab.corpus import Corpus, batch
 from posenc.lab.objectives import SEGMENTS, loss
-from posenc.model import Transformer
+from posenc.transformer.model import Transformer
 
 POINTS = 40  # points of the curve of losses; a checkpoint is written at each
 SHARE = 0.05  # of the time, at most, for checkpoints that take long to write

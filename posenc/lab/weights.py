@@ -1,4 +1,4 @@
-"""Trained models for the pages of the book: their weights are in this folder, in half precision."""
+"""Trained models for the pages of the book: their weights are in posenc-evidence, in half precision."""
 
 import os
 from pathlib import Path
@@ -6,11 +6,12 @@ from pathlib import Path
 from safetensors.torch import save_file
 
 from posenc._atomic import atomic
+from posenc.lab import evidence
 from posenc.lab.config import Run
 from posenc.lab.training import restored
-from posenc.model import Transformer
+from posenc.transformer.model import Transformer
 
-FOLDER = Path(__file__).parent / "weights"
+FOLDER = evidence.FOLDER / "weights"
 
 
 def trained(variant: str, seed: int = 0, preset: str = "cpu", folder: str | os.PathLike[str] = FOLDER) -> Transformer:
@@ -22,7 +23,7 @@ def trained(variant: str, seed: int = 0, preset: str = "cpu", folder: str | os.P
         variant: A name in `VARIANTS`, such as "copy_rope".
         seed: The seed. Default: 0.
         preset: A name in `PRESETS`. Default: "cpu".
-        folder: The folder with the weights. Default: the one in the package.
+        folder: The folder with the weights. Default: the one in posenc-evidence.
 
     Returns:
         A `Transformer` in float32 and in evaluation mode.

@@ -26,7 +26,7 @@ def ours(encoding: str) -> Callable[[], Any]:
 
 
 def theirs(name: str) -> Callable[[], Any]:
-    from posenc.audit.hf.tiny import tiny
+    from posenc.audit.adapters.hf.tiny import tiny
 
     return lambda: tiny(name).model
 

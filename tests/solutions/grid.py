@@ -1,7 +1,7 @@
 import torch
 
 from posenc import frequencies, rotate
-from posenc.grid import axial_frequencies, mixed_frequencies, rotate_grid
+from posenc.schemes.grid import axial_frequencies, mixed_frequencies, rotate_grid
 
 
 def halves(x, coords):

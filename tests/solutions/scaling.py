@@ -3,7 +3,7 @@ import math
 import torch
 
 from posenc import rotate
-from posenc.scaling import interpolate, ntk, yarn
+from posenc.schemes.scaling import interpolate, ntk, yarn
 
 
 def rule(freq, factor, trained):

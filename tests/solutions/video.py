@@ -1,6 +1,6 @@
 import torch
 
-from posenc.grid import mrope_positions
+from posenc.schemes.grid import mrope_positions
 
 
 def advancing(by):

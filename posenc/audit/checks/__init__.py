@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from posenc.audit.adapter import Refused, first_line
+from posenc.audit.adapters.protocol import Refused, first_line
 from posenc.audit.probe import Measurement, Probe, Slow
 
 PARTS = (

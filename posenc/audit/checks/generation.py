@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from posenc.audit.adapter import Refused
+from posenc.audit.adapters.protocol import Refused
 from posenc.audit.checks import Found, check
 from posenc.audit.probe import Probe
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from posenc.audit.adapter import Refused
+from posenc.audit.adapters.protocol import Refused
 from posenc.audit.checks import check
 from posenc.audit.probe import PADS, Probe
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from posenc.audit.adapter import Refused, ask, found, said
+from posenc.audit.adapters.copies import Uncopied, copied
+from posenc.audit.adapters.protocol import Refused, ask, found, said
 from posenc.audit.checks import Found, check
-from posenc.audit.copies import Uncopied, copied
 from posenc.audit.probe import ENDS, Probe
 
 FAR = 32768

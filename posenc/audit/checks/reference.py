@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from posenc.audit.adapter import Adapter, Refused, ask, found
+from posenc.audit.adapters.protocol import Adapter, Refused, ask, found
 from posenc.audit.checks import Found, check
 from posenc.audit.probe import Probe
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from posenc.audit.adapter import Ended, Refused, watched
+from posenc.audit.adapters.protocol import Ended, Refused, watched
 from posenc.audit.checks import Found, check
 from posenc.audit.probe import ENDS, Probe
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from posenc.audit.adapter import Refused
+from posenc.audit.adapters.protocol import Refused
 from posenc.audit.checks import Found, check
 from posenc.audit.probe import Probe
 

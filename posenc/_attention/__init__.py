@@ -1,0 +1,1 @@
+"""Attention with position in it: the six doors, the call, and the cache."""

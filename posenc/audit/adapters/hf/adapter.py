@@ -1,0 +1,275 @@
+"""A model of transformers as the audit sees it.
+
+Three habits of transformers shape this file. `use_cache` is always said, because its default switches off that packed
+documents are told apart. A cache is passed under the name that the class returns it under, and the mask as `generate`
+would pass it. And a test gets refused, with the reason, where the class refuses in words; any other exception is the
+model's and goes up.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from posenc.audit.adapters.hf.special import IGNORES_MASK, MASK_WITHOUT_CACHE, NO_PACKING, NO_POSITIONS, SCALES, TWO_WAY
+from posenc.audit.adapters.hf.tiny import quiet
+from posenc.audit.adapters.protocol import Refused, first_line
+
+CACHES = ("past_key_values", "cache_params", "state", "mems")
+RECURRENT = ("linear", "mamba", "conv", "recurrent", "hybrid", "ssm", "kda", "gated_delta")  # parts of kinds of layers
+REFUSALS = re.compile(
+    r"support|cannot|not used by the model|requires|at the moment|but the current layer|not implemented|no attribute",
+    re.I,
+)
+WIDE = 64  # a window that no text of the audit fills
+WINDOWS = ("sliding_window", "window_size", "attention_window_size", "local_attention", "attention_chunk_size",
+           "sliding_window_size")  # fmt: skip
+SELECTIONS = ("index_topk", "indexer_budget", "keep_window_size")
+ALL_KEYS = "all keys selected"
+CHOSEN = ("num_experts_per_tok", "moe_top_k", "top_k_experts", "moe_topk", "num_experts_per_token", "moe_k")
+EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts")
+
+
+@dataclass
+class State:
+    """A cache, the argument that it is passed under, and how many tokens it holds."""
+
+    name: str
+    cache: Any
+    length: int
+
+
+class TransformersAdapter:
+    """The adapter of a causal language model of transformers; `posenc.audit.adapt` makes it.
+
+    Args:
+        model: a `PreTrainedModel` that returns logits.
+    """
+
+    explained: ClassVar[dict[str, str]] = {ALL_KEYS: "It follows from which keys a layer selects: a change of the "
+                                           "selection has no gradient, and equal tokens tie."}  # fmt: skip
+    """Variants under which a test that fails is no bug when it passes, and why."""
+
+    def __init__(self, model: Any) -> None:
+        self.model, self.module = model, model
+        names = inspect.signature(model.forward).parameters
+        anything = any(each.kind == each.VAR_KEYWORD for each in names.values())
+        config = model.config.get_text_config(decoder=True)
+        kind = model.config.model_type
+        self.names = set(names)
+        self.says_use_cache = "use_cache" in names or anything
+        # Where forward passes on **kwargs, a part of the model decides; a name that nobody knows is dropped silently.
+        named = "position_ids" in names or (anything and _inside(model, "position_ids"))
+        self.takes_positions = named and kind not in NO_POSITIONS
+        self.takes_mask = "attention_mask" in names and kind not in IGNORES_MASK
+        self.vocabulary = _vocabulary(model, config)
+        self.causal = kind not in TWO_WAY and getattr(config, "causal", True) is not False
+        kinds = " ".join(map(str, getattr(config, "layer_types", None) or ()))
+        self.recurrent = bool(model._is_stateful) or any(word in kinds for word in RECURRENT)
+        rotary = any("Rotary" in type(each).__name__ for each in model.modules())
+        self.packs = self.takes_positions and rotary and not self.recurrent and kind not in NO_PACKING
+        self.scales = SCALES.get(kind, "")
+        """How positions act besides by their distance."""
+        self.scheme = "relative" if self.packs and not self.scales else None
+        self.cached_mask = kind not in MASK_WITHOUT_CACHE
+
+    def logits(self, tokens: Tensor, positions: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
+        return self._call(tokens, positions, mask, use_cache=False).logits
+
+    def logits_by_default(self, tokens: Tensor, positions: Tensor | None = None) -> Tensor:
+        """The same with `use_cache` left to its default, as most calls leave it."""
+        return self._call(tokens, positions, None, use_cache=None).logits
+
+    def step(
+        self, tokens: Tensor, state: State | None, positions: Tensor | None = None, mask: Tensor | None = None
+    ) -> tuple[Tensor, State]:
+        if mask is not None and not self.cached_mask:
+            raise Refused(MASK_WITHOUT_CACHE[self.model.config.model_type])
+        given = {} if state is None else {state.name: state.cache}
+        if state is not None and state.name == "cache_params":
+            mask = None  # as generate does: a state has no past that could be masked
+        try:
+            out = self._call(tokens, positions, mask, use_cache=True, **given)
+        except (ValueError, NotImplementedError, AssertionError, RuntimeError) as error:
+            raise _refused(error) from error
+        name = next((name for name in CACHES if getattr(out, name, None) is not None), None)
+        if name is None:
+            raise Refused("returns no cache that could be passed again")
+        past = 0 if state is None else state.length
+        return out.logits, State(name, getattr(out, name), past + tokens.shape[1])
+
+    def reorder(self, state: State, order: Tensor) -> State:
+        if not hasattr(state.cache, "reorder_cache"):
+            raise Refused(f"{type(state.cache).__name__} has no reorder_cache")
+        state.cache.reorder_cache(order)
+        return state
+
+    def crop(self, state: State, n: int) -> State:
+        if not hasattr(state.cache, "crop"):
+            raise Refused(f"{type(state.cache).__name__} has no crop")
+        try:
+            state.cache.crop(-n)
+        except (ValueError, NotImplementedError, RuntimeError) as error:
+            raise _refused(error) from error
+        return State(state.name, state.cache, state.length - n)
+
+    def generate(
+        self, tokens: Tensor, forced: Tensor | None = None, *, mask: Tensor | None = None, use_cache: bool = True,
+        static: bool = False, beams: int = 1, lookup: int = 0, past: State | None = None, new: int = 8,
+    ) -> tuple[Tensor, Tensor | None]:  # fmt: skip
+        """What `generate` returns, greedily, without end tokens.
+
+        Args:
+            tokens: the text so far, (B, L).
+            forced: tokens (B, n) that are taken whatever the logits say, so that these can be compared with a pass.
+            mask: 1 for real tokens, (B, L).
+            use_cache: whether keys are kept.
+            static: with `cache_implementation="static"`, not compiled.
+            beams: how many; 1 is greedy.
+            lookup: how many tokens prompt lookup proposes; 0 is none.
+            past: a cache of the first part of `tokens`, as `step` returns it.
+            new: how many tokens are generated, unless `forced` says.
+
+        Returns:
+            Sequences (B, L + n), and the logits of the new tokens (B, n, V), which beams and lookup do not have.
+        """
+        if not hasattr(self.model, "generate"):
+            raise Refused("has no generate")
+        plain = beams == 1 and lookup == 0
+        how: dict[str, Any] = {"max_new_tokens": new if forced is None else forced.shape[1], "use_cache": use_cache}
+        if forced is not None:
+            how["logits_processor"] = [_forcing(forced, tokens.shape[1])]
+        if mask is not None and self.takes_mask:
+            if use_cache and not self.cached_mask:
+                raise Refused(MASK_WITHOUT_CACHE[self.model.config.model_type])
+            how["attention_mask"] = mask
+        if static:
+            how |= {"cache_implementation": "static", "disable_compile": True}
+        if beams > 1:
+            how["num_beams"] = beams
+        if lookup:
+            how["prompt_lookup_num_tokens"] = lookup
+        if past is not None:
+            if past.name != "past_key_values":
+                raise Refused(f"generate goes on from past_key_values only, and the state is {past.name}")
+            how[past.name] = past.cache
+        with _plain_generation(self.model), quiet():
+            try:
+                out = self.model.generate(
+                    tokens, do_sample=False, return_dict_in_generate=True, output_logits=plain, **how
+                )  # fmt: skip
+            except (ValueError, NotImplementedError, AssertionError, RuntimeError, AttributeError) as error:
+                raise _refused(error) from error
+        return out.sequences, torch.stack(out.logits, 1) if plain else None
+
+    def variants(self) -> dict[str, TransformersAdapter]:
+        """The same weights with one thing changed, to see whether that heals a failing test."""
+        found = {}
+        config = self.model.config.get_text_config(decoder=True)
+        windows = {name: WIDE for name in WINDOWS if 0 < _whole(config, name) < WIDE}
+        if windows:
+            found[f"a window of {WIDE}"] = windows
+        experts = next((_whole(config, name) for name in EXPERTS if _whole(config, name)), 0)
+        chosen = {name: experts for name in CHOSEN if 0 < _whole(config, name) < experts}
+        if chosen:
+            found["all experts on"] = chosen
+        selected = {name: WIDE for name in SELECTIONS if 0 < _whole(config, name) < WIDE}
+        if selected:
+            found[ALL_KEYS] = selected
+        made = {}
+        for words, changes in found.items():
+            again = self._rebuilt(changes)
+            if again is not None:
+                made[words] = again
+        return made
+
+    def _rebuilt(self, changes: dict[str, int]) -> TransformersAdapter | None:
+        """The same class with these fields and the same weights; None where the class does not take them."""
+        config = copy.deepcopy(self.model.config)
+        text = config.get_text_config(decoder=True)
+        dtype = next((each.dtype for each in self.model.parameters() if each.is_floating_point()), torch.float32)
+        try:
+            for name, value in changes.items():
+                setattr(text, name, value)
+            with quiet(), torch.random.fork_rng(devices=[]):
+                model = type(self.model)._from_config(config)
+            model.load_state_dict(self.model.state_dict(), strict=False, assign=True)  # the same memory
+        except Exception:  # a class may check its fields against one another: then there is no such variant
+            return None
+        return TransformersAdapter(model.to(self.model.device, dtype).train(self.model.training))
+
+    def _call(
+        self, tokens: Tensor, positions: Tensor | None, mask: Tensor | None, *, use_cache: bool | None, **cache: Any
+    ) -> Any:
+        if positions is not None and not self.takes_positions:
+            raise Refused("takes no positions")
+        if mask is not None and not self.takes_mask:
+            raise Refused("takes no mask of real tokens")
+        given = dict(cache)
+        if positions is not None:
+            given["position_ids"] = positions.expand(len(tokens), -1)
+        if mask is not None:
+            given["attention_mask"] = mask
+        if use_cache is not None and self.says_use_cache:
+            given["use_cache"] = use_cache
+        return self.model(tokens, **given)
+
+
+class _plain_generation:
+    """Without what a model's own settings would add to greedy decoding: end tokens, penalties, forced tokens."""
+
+    def __init__(self, model: Any) -> None:
+        self.model = model
+
+    def __enter__(self) -> None:
+        from transformers import GenerationConfig
+
+        self.before = self.model.generation_config
+        self.model.generation_config = GenerationConfig(pad_token_id=0, bos_token_id=1)
+
+    def __exit__(self, *error: object) -> None:
+        self.model.generation_config = self.before
+
+
+def _forcing(forced: Tensor, start: int) -> Callable[[Tensor, Tensor], Tensor]:
+    """A processor of logits after which only one token can be chosen."""
+
+    def force(ids: Tensor, scores: Tensor) -> Tensor:
+        at = ids.shape[1] - start
+        out = torch.full_like(scores, float("-inf"))
+        return out.scatter(1, forced[:, at : at + 1].expand(len(ids), 1), 0.0)
+
+    return force
+
+
+def _refused(error: Exception) -> Exception:
+    """A refusal where the class refuses in words, and the error itself otherwise."""
+    return Refused(first_line(error)) if REFUSALS.search(str(error)) else error
+
+
+def _inside(model: nn.Module, name: str) -> bool:
+    """Whether a part of the model takes an argument of that name."""
+    parts = (each for each in model.modules() if each is not model and hasattr(each, "config"))
+    return any(name in inspect.signature(each.forward).parameters for each in parts if hasattr(each, "base_model"))
+
+
+def _vocabulary(model: Any, config: Any) -> int:
+    """Tokens that are text: names of images and sounds have the highest numbers."""
+    size = int(getattr(config, "vocab_size", 0) or model.get_input_embeddings().num_embeddings)
+    for part in {id(config): config, id(model.config): model.config}.values():
+        for name, value in vars(part).items():
+            if re.fullmatch(r".*_token_(id|index)", name) and isinstance(value, int) and size // 2 < value < size:
+                size = value
+    return size
+
+
+def _whole(config: Any, name: str) -> int:
+    value = getattr(config, name, None)
+    return value if isinstance(value, int) and not isinstance(value, bool) else 0

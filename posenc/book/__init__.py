@@ -1,0 +1,16 @@
+"""What only a page of the book needs: the source of what it shows, numbers for its sentences, and a device."""
+
+from typing import TYPE_CHECKING, Any
+
+from posenc._lazy import lazy
+
+if TYPE_CHECKING:
+    from posenc.book.notebook import book_mode, device, glue, show
+
+__all__ = ["book_mode", "device", "glue", "show"]
+
+_get, _ = lazy(__name__, {"posenc.book.notebook": "book_mode device glue show"})
+
+
+def __getattr__(name: str) -> Any:
+    return _get(name)

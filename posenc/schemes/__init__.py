@@ -1,0 +1,1 @@
+"""The schemes: one file for each, and what they share. `from posenc import RoPE` finds them too."""
