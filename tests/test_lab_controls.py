@@ -11,7 +11,7 @@ from posenc.lab import config, results, tasks
 from posenc.lab.config import EXPERIMENTS, PRESETS, VARIANTS, Run, runs
 from posenc.lab.controls import Added, Forgetting, Unrectified, partial
 from posenc.lab.corpus import Corpus
-from posenc.lab.sweep import train_and_measure
+from posenc.lab.sweeps import train_and_measure
 from posenc.schemes.distance_aware import distance_weight
 from posenc.schemes.t5 import T5Bias
 

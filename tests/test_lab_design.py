@@ -14,7 +14,7 @@ from posenc.lab.config import PRESETS, Run
 from posenc.lab.corpus import Corpus
 from posenc.lab.design import DESIGN, DESIGNS, start, unlike
 from posenc.lab.results import FOLDER, foreign, load, read
-from posenc.lab.sweep import sweep
+from posenc.lab.sweeps import sweep
 
 pytestmark = pytest.mark.train
 TEXT = torch.arange(3000).remainder(97).to(torch.uint8)

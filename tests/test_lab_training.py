@@ -41,7 +41,7 @@ from posenc.lab.evaluation import accuracy as lab_accuracy
 from posenc.lab.evaluation import cut_losses
 from posenc.lab.objectives import loss, masked
 from posenc.lab.report import rates, report, spread
-from posenc.lab.sweep import outlook
+from posenc.lab.sweeps import outlook
 from posenc.lab.tasks import TASKS
 from posenc.schemes.registry import SCHEMES
 
@@ -331,7 +331,7 @@ def test_an_interrupted_measurement_does_not_lose_the_training(corpus, tmp_path,
     def stop(*args: object) -> None:
         raise KeyboardInterrupt
 
-    of, todo, out = sys.modules["posenc.lab.sweep"], [Run("nope", 0, "smoke")], tmp_path / "out"
+    of, todo, out = sys.modules["posenc.lab.sweeps"], [Run("nope", 0, "smoke")], tmp_path / "out"
     with monkeypatch.context() as patch:
         patch.setattr(of, "measure", stop)
         with pytest.raises(KeyboardInterrupt):

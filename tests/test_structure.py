@@ -1,5 +1,6 @@
 """What the parts need of one another, tried without the rest; `lint-imports` in `make check` reads who imports whom."""
 
+import importlib
 import os
 import re
 import shutil
@@ -7,15 +8,19 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import yaml
+from packaging.requirements import Requirement
 from sphinx.errors import ExtensionError
 
 import posenc
 from posenc._explore import sphinx
 
 ROOT = Path(__file__).resolve().parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+EXTRAS = PROJECT["optional-dependencies"]
 HEATMAP = "plot.heatmap(torch.eye(4), x='key', y='query', alt='a diagonal').svg()"
 
 
@@ -23,7 +28,7 @@ HEATMAP = "plot.heatmap(torch.eye(4), x='key', y='query', alt='a diagonal').svg(
 def unbundled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the package as git has it: without what `hatch_build.py` makes."""
     home = tmp_path_factory.mktemp("unbundled")
-    left_out = shutil.ignore_patterns("static", "lab", "__pycache__")
+    left_out = shutil.ignore_patterns("static", "__pycache__")
     shutil.copytree(ROOT / "posenc", home / "posenc", ignore=left_out)
     return home
 
@@ -65,6 +70,60 @@ def test_a_book_without_the_bundle_says_so_before_it_runs_a_notebook(
     monkeypatch.setattr(sphinx, "STATIC", unbundled / "posenc/_explore/static")
     with pytest.raises(ExtensionError, match=r"page\.js.*python hatch_build\.py"):
         sphinx._bundled(None)
+
+
+def test_no_name_is_both_a_module_and_a_function() -> None:
+    """Whoever imports such a module makes Python bind it to the name, and the function is gone."""
+    rooms = [path.parent for path in (ROOT / "posenc").rglob("__init__.py")]
+    assert len(rooms) > 12
+    for room in rooms:
+        package = importlib.import_module(".".join(room.relative_to(ROOT).parts))
+        inside = {path.stem for path in room.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
+        names = {name for name in getattr(package, "__all__", ()) if not isinstance(getattr(package, name), ModuleType)}
+        assert not names & inside, package.__name__
+
+
+TORCH_ALONE = """
+import sys
+for name in ("numpy", "anywidget", "ipywidgets", "traitlets", "matplotlib", "safetensors", "filelock", "tqdm",
+             "latex2mathml", "IPython"):
+    sys.modules[name] = None  # importing it fails
+import torch
+from posenc import KVCache, RoPE, Transformer, attention, properties
+from posenc.audit import audit
+q, pos = torch.randn(1, 2, 5, 8), torch.arange(5)
+assert attention(q, q, q, RoPE(8), pos, cache=KVCache()).shape == q.shape
+model = Transformer(16, layers=1, model_dim=16, heads=2)
+assert model(torch.zeros(1, 4, dtype=torch.long)).shape == (1, 4, 16)
+assert "ordered" in str(properties(RoPE(16))) and audit(model).passed
+"""
+
+
+def test_torch_alone_is_enough_for_encodings_models_properties_and_the_audit(unbundled: Path) -> None:
+    done = run(TORCH_ALONE, unbundled)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("missing", "program", "extra"),
+    [
+        ("matplotlib", "from posenc import plot", "plot"),
+        ("matplotlib", "from posenc import explore", "plot"),
+        ("anywidget", "from posenc import explore", "explore"),
+        ("latex2mathml", "from posenc import explore", "explore"),
+        ("filelock", "from posenc.lab import read", "lab"),
+        ("tqdm", "import posenc.lab.training", "lab"),
+        ("safetensors", "posenc.Transformer(8, layers=1, model_dim=8, heads=1).save('x')", "lab"),
+    ],
+)
+def test_what_an_extra_brings_is_named_where_it_is_missing(
+    unbundled: Path, missing: str, program: str, extra: str
+) -> None:
+    done = run(f"import sys, torch\nsys.modules[{missing!r}] = None\nimport posenc\n{program}", unbundled)
+    last = done.stderr.strip().splitlines()[-1]
+    assert last.startswith(f"ImportError: {missing} is missing: run python -m pip install {missing}"), done.stderr
+    assert f'"{extra}"' in last
+    assert missing in {Requirement(line).name for line in EXTRAS[extra]}
 
 
 def test_the_version_is_the_one_that_is_cited_and_told() -> None:

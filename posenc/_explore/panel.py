@@ -9,16 +9,21 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-import anywidget
 import torch
-import traitlets
 from torch import Tensor
 
 from posenc._explore.controls import Choice, Control, Slider
 from posenc._explore.explorer import Explorer
 from posenc._explore.kept import keep
+from posenc._extras import extra
 from posenc.book.notebook import book_mode, device
 from posenc.pictures.views import View
+
+with extra("explore"):
+    import anywidget
+    import ipywidgets  # noqa: F401  without which an anywidget shows nothing
+    import latex2mathml  # noqa: F401
+    import traitlets
 
 STATIC = Path(__file__).parent / "static"
 if not (STATIC / "widget.js").exists():

@@ -6,8 +6,8 @@ the fields that contradict each other, and `tables` what the classes of transfor
 library only, so that a configuration can be read where neither torch nor transformers is installed.
 """
 
+from posenc.configs.catalogue import published
 from posenc.configs.layers import Layer
-from posenc.configs.published import published
 from posenc.configs.reader import At, Reading, main_report, read_config
 from posenc.configs.remarks import Remark, Unreadable, apply
 from posenc.configs.rotation import Rotation

@@ -5,14 +5,39 @@ that has no result yet;
 `posenc.lab.read("extrapolation", "epoch")` returns the results.
 """
 
-from posenc.lab.config import EXPERIMENTS, PRESETS, VARIANTS, Preset, Run, Task, Text, Variant, runs
-from posenc.lab.corpus import Corpus
-from posenc.lab.results import read
-from posenc.lab.sweep import sweep, train_and_measure
-from posenc.lab.training import train
-from posenc.lab.weights import trained
+from typing import TYPE_CHECKING, Any
+
+from posenc._extras import extra
+from posenc._lazy import lazy
+
+with extra("lab"):
+    import filelock  # noqa: F401
+    import numpy  # noqa: F401
+    import safetensors  # noqa: F401
+    import tqdm  # noqa: F401
+
+if TYPE_CHECKING:
+    from posenc.lab.config import EXPERIMENTS, PRESETS, VARIANTS, Preset, Run, Task, Text, Variant, runs
+    from posenc.lab.corpus import Corpus
+    from posenc.lab.results import read
+    from posenc.lab.sweeps import sweep, train_and_measure
+    from posenc.lab.training import train
+    from posenc.lab.weights import trained
 
 __all__ = [
     "EXPERIMENTS", "PRESETS", "VARIANTS", "Corpus", "Preset", "Run", "Task", "Text", "Variant", "read", "runs", "sweep",
     "train", "train_and_measure", "trained",
 ]  # fmt: skip
+
+_get, _ = lazy(__name__, {
+    "posenc.lab.config": "EXPERIMENTS PRESETS VARIANTS Preset Run Task Text Variant runs",
+    "posenc.lab.corpus": "Corpus",
+    "posenc.lab.results": "read",
+    "posenc.lab.sweeps": "sweep train_and_measure",
+    "posenc.lab.training": "train",
+    "posenc.lab.weights": "trained",
+})  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    return _get(name)

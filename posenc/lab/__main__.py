@@ -14,7 +14,7 @@ from posenc.lab.config import EXPERIMENTS, PRESETS, VARIANTS, Run, runs
 from posenc.lab.cost import REUSED, cost, keep, read_cost, table
 from posenc.lab.design import DESIGN, DESIGNS
 from posenc.lab.report import counted, rates, report, tried
-from posenc.lab.sweep import measure, outlook, sweep, train_and_measure
+from posenc.lab.sweeps import measure, outlook, sweep, train_and_measure
 from posenc.lab.training import restored
 
 REPORTS = ("start", "baselines", *EXPERIMENTS, "cost", "kernels")

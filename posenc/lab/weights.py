@@ -37,6 +37,8 @@ def trained(variant: str, seed: int = 0, preset: str = "cpu", folder: str | os.P
         ('RoPE', False)
     """
     run = Run(variant, seed, preset)
+    if not evidence.FOUND and Path(folder) == FOLDER:
+        raise ValueError(f"the weights of {run.name} are not here: {evidence.remedy()}")
     return restored(run, Path(folder) / preset).eval()
 
 

@@ -15,21 +15,23 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-import matplotlib as mpl
-import numpy as np
-from cycler import cycler
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.legend import Legend
-from matplotlib.lines import Line2D
-from matplotlib.spines import Spine
-from matplotlib.text import Text
-from numpy.typing import ArrayLike
-
+from posenc._extras import extra
 from posenc.book.notebook import book_mode
 from posenc.pictures.svg import slim
 from posenc.pictures.views import Heatmap, Lines, Plane
 from posenc.schemes.registry import SCHEMES
+
+with extra("plot"):
+    import matplotlib as mpl
+    import numpy as np
+    from cycler import cycler
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.legend import Legend
+    from matplotlib.lines import Line2D
+    from matplotlib.spines import Spine
+    from matplotlib.text import Text
+    from numpy.typing import ArrayLike
 
 ROLES = {
     "query": ("#0068a3", "#5db3e8"),

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import torch
 
 from posenc._atomic import atomic
+from posenc._extras import extra
 from posenc.schemes.registry import ENCODINGS
 
 if TYPE_CHECKING:
@@ -26,7 +27,8 @@ Shapes = dict[str, tuple[int, ...]]
 
 def save(model: Transformer, path: str | os.PathLike[str]) -> None:
     """Writes parameters and configuration to one safetensors file: all of it, or nothing."""
-    from safetensors.torch import save_file
+    with extra("lab"):
+        from safetensors.torch import save_file
 
     tensors = {name: value.cpu().clone().contiguous() for name, value in model.state_dict().items()}
     metadata = {"posenc": json.dumps(asdict(model.config) | {"class": type(model.encoding()).__name__})}
@@ -50,7 +52,8 @@ def load(cls: type[Model], path: str | os.PathLike[str], **changes: Any) -> Mode
         TypeError: If `changes` has a name that is no keyword of the class.
         OSError: If there is no such file.
     """
-    from safetensors import SafetensorError, safe_open
+    with extra("lab"):
+        from safetensors import SafetensorError, safe_open
 
     try:
         with safe_open(path, framework="pt") as file:
