@@ -1,4 +1,4 @@
-"""What people install: a wheel that is small, needs torch alone and is made without Node; and the evidence beside it."""
+"""What people install: a small wheel that needs torch alone and is made without Node; and the evidence beside it."""
 
 import os
 import subprocess
