@@ -161,7 +161,7 @@ lowest:
 
 # What Binder and Colab install, in environments apart, and every chapter in them. Colab's installs what is committed here.
 environments: $(VENV)/.test
-	@$(ONE) TORCH_INDEX="$(TORCH_INDEX)" $(BIN)/python tests/environments.py $(HOST)
+	@$(ONE) TORCH_INDEX="$(TORCH_INDEX)" $(BIN)/python tools/environments.py $(HOST)
 
 scheme: $(VENV)/.test
 	@test -n "$(NAME)" || { echo "Name the scheme: make scheme NAME=kerple" >&2; exit 1; }

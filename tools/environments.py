@@ -1,6 +1,6 @@
 """The environments that Binder and Colab give the notebooks, built here, and every chapter run in them.
 
-`python tests/environments.py [binder] [colab] [--chapters STEM …] [--python PYTHON]`, or `make environments`. Binder
+`python tools/environments.py [binder] [colab] [--chapters STEM …] [--python PYTHON]`, or `make environments`. Binder
 has what `.binder` installs, and a kernel. Colab has the versions of `tests/colab.txt`, and no posenc: the first cell of
 a chapter asks a server of notebooks where it comes from, as it does there, and installs the commit that is checked out
 here. A chapter passes if no cell raises and each panel comes as a widget.
