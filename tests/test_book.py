@@ -525,6 +525,12 @@ def test_search_for_what_every_object_has_ends_as_for_any_other_word(word: str, 
     assert not opened.problems
 
 
+def test_numbers_with_evidence_are_buttons_with_a_proof(book: Path) -> None:
+    text = (book / "chapters/alibi.html").read_text(encoding="utf-8")
+    assert re.search(r'<span class="pe-evidence"><button[^>]*>\s*<span>by [\d.]+ nats at most</span></button>', text)
+    assert 'class="pe-proof" id="evidence-1"' in text and 'class="pe-notes"' in text
+
+
 def test_search_from_disk_raises_no_error(book: Path, open_page: Open) -> None:
     opened = open_page(book.as_uri() + "/search.html?q=equivariance")
     opened.page.wait_for_selector("#search-results li a")

@@ -6,10 +6,11 @@ from posenc._lazy import lazy
 
 if TYPE_CHECKING:
     from posenc.book.notebook import book_mode, device, glue, show
+    from posenc.book.numbers import evidence
 
-__all__ = ["book_mode", "device", "glue", "show"]
+__all__ = ["book_mode", "device", "evidence", "glue", "show"]
 
-_get, _ = lazy(__name__, {"posenc.book.notebook": "book_mode device glue show"})
+_get, _ = lazy(__name__, {"posenc.book.notebook": "book_mode device glue show", "posenc.book.numbers": "evidence"})
 
 
 def __getattr__(name: str) -> Any:
