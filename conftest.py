@@ -89,10 +89,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """
     if hasattr(config, "workerinput"):
         length = {path: path.stat().st_size for path in {item.path for item in items}}
-        items.sort(key=lambda item: (
-            "browser" in getattr(item, "fixturenames", ()), item.nodeid.split("::")[0] in PARTS,
-            -length[item.path] if item.path.suffix == ".ipynb" else 0,
-        ))  # fmt: skip
+        items.sort(
+            key=lambda item: (
+                "browser" in getattr(item, "fixturenames", ()),
+                item.nodeid.split("::")[0] in PARTS,
+                -length[item.path] if item.path.suffix == ".ipynb" else 0,
+            )
+        )
 
 
 def pytest_collection_finish() -> None:

@@ -70,15 +70,19 @@ class Decoder(nn.Module):
 
     def reorder(self, state: State, order: Tensor) -> State:
         return {
-            "k": [k[order] for k in state["k"]], "v": [v[order] for v in state["v"]],
-            "pos": state["pos"][order], "next": state["next"],
-        }  # fmt: skip
+            "k": [k[order] for k in state["k"]],
+            "v": [v[order] for v in state["v"]],
+            "pos": state["pos"][order],
+            "next": state["next"],
+        }
 
     def crop(self, state: State, n: int) -> State:
         return {
-            "k": [k[:, :, :-n] for k in state["k"]], "v": [v[:, :, :-n] for v in state["v"]],
-            "pos": state["pos"][:, :-n], "next": state["next"] - n,
-        }  # fmt: skip
+            "k": [k[:, :, :-n] for k in state["k"]],
+            "v": [v[:, :, :-n] for v in state["v"]],
+            "pos": state["pos"][:, :-n],
+            "next": state["next"] - n,
+        }
 
     def enter(self, tokens: Tensor, pos: Tensor) -> Tensor:
         raise NotImplementedError

@@ -471,7 +471,7 @@ def test_a_small_vocabulary(size: int) -> None:
         (nn.Linear(3, 3), "cannot be called with two tokens"),
     ],
     ids=["vector", "integers", "last", "none", "text", "arguments", "string", "linear"],
-)  # fmt: skip
+)
 def test_what_is_no_model_is_refused_in_a_sentence(model: Any, words: str) -> None:
     with pytest.raises(ValueError, match=words):
         audit(model)

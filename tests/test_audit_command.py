@@ -91,7 +91,7 @@ def test_status_1_if_something_fails(module: str, capsys: pytest.CaptureFixture[
         ([], "say what to audit"),
         (["nowhere", "--config"], "posenc.audit: "),
     ],
-)  # fmt: skip
+)
 def test_status_2_and_one_line_if_it_cannot_run(
     arguments: list[str], words: str, module: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -270,8 +270,9 @@ def test_other_test_suites_import_neither_torch_nor_posenc(tmp_path: Path, wante
         "print('loaded:', *(name for name in ('_posenc_pytest', 'posenc', 'torch') if name in sys.modules))\n"
         "sys.exit(code)"
     )
-    done = subprocess.run([sys.executable, "-c", script], cwd=empty, env=installed(tmp_path),
-                          capture_output=True, text=True, timeout=120)  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=empty, env=installed(tmp_path), capture_output=True, text=True, timeout=120
+    )
     assert done.returncode == (pytest.ExitCode.OK if wanted else pytest.ExitCode.NO_TESTS_COLLECTED), done.stdout
     assert done.stdout.splitlines()[-1] == "loaded: _posenc_pytest"
 

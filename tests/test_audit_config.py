@@ -27,9 +27,12 @@ LLAMA = {
 }  # fmt: skip
 YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32_768}
 LLAMA_3 = {
-    "rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+    "rope_type": "llama3",
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
     "original_max_position_embeddings": 8192,
-}  # fmt: skip
+}
 GEMMA = {
     "model_type": "gemma3_text", "hidden_size": 1152, "head_dim": 256, "num_attention_heads": 4,
     "num_key_value_heads": 1, "num_hidden_layers": 26, "max_position_embeddings": 32_768, "sliding_window": 512,
@@ -86,7 +89,7 @@ SETTINGS: dict[str, list[dict[str, Any]]] = {
         {**LLAMA_3, "original_max_position_embeddings": 512, "low_freq_factor": 1.0, "high_freq_factor": 1.0},
     ],
     "proportional": [{"partial_rotary_factor": 0.25}, {"partial_rotary_factor": 0.3, "factor": 8.0}, {}],
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("length", [1, 1024, 1025, 4096, 4097, 100_000])
@@ -298,11 +301,15 @@ def test_kinds_of_layers_and_those_that_do_not_rotate(
 @pytest.mark.parametrize(
     ("fields", "window"),
     [
-        ({"sliding_window": 512}, 512), ({"model_type": "modernbert-decoder", "local_attention": 128}, 64),
-        ({"sliding_window_size": 128}, 128), ({"sliding_window": 0}, None), ({"sliding_window": -1}, None),
-        ({"sliding_window": 131_072}, None), ({"sliding_window": 131_071}, 131_071),
+        ({"sliding_window": 512}, 512),
+        ({"model_type": "modernbert-decoder", "local_attention": 128}, 64),
+        ({"sliding_window_size": 128}, 128),
+        ({"sliding_window": 0}, None),
+        ({"sliding_window": -1}, None),
+        ({"sliding_window": 131_072}, None),
+        ({"sliding_window": 131_071}, 131_071),
     ],
-)  # fmt: skip
+)
 def test_windows_that_act(fields: dict[str, Any], window: int | None) -> None:
     assert {layer.window for layer in read_config({**LLAMA, **fields}).layers} - {None} == {window} - {None}
 
@@ -480,17 +487,21 @@ def test_each_contradiction_is_one_sentence_with_its_remedy(fields: dict[str, An
 @pytest.mark.parametrize(
     "fields",
     [
-        {}, {"rope_theta": None, "rope_parameters": {"rope_type": "default", "rope_theta": 5e5}},
-        {"rope_parameters": {"rope_type": "default", "rope_theta": 5e5}}, {"rope_scaling": LLAMA_3},
+        {},
+        {"rope_theta": None, "rope_parameters": {"rope_type": "default", "rope_theta": 5e5}},
+        {"rope_parameters": {"rope_type": "default", "rope_theta": 5e5}},
+        {"rope_scaling": LLAMA_3},
         {"rope_scaling": {**YARN, "truncate": False, "beta_fast": 32, "beta_slow": 1, "finetuned": True}},
-        {"rope_scaling": {"type": "linear", "factor": 4.0}}, {"rope_scaling": {"type": "dynamic", "factor": 4.0}},
+        {"rope_scaling": {"type": "linear", "factor": 4.0}},
+        {"rope_scaling": {"type": "dynamic", "factor": 4.0}},
         {"rope_scaling": {"rope_type": "default", "mrope_section": [16, 24, 24]}},
         {"partial_rotary_factor": 0.5, "rotary_dim": 64, "head_dim": 128},
         {"layer_types": ["full_attention"] * 32, "no_rope_layers": [1] * 32},
-        {"model_type": "minimax_m2", "rotary_dim": 64}, {"model_type": "somebody's own", "rotary_dim": 64},
+        {"model_type": "minimax_m2", "rotary_dim": 64},
+        {"model_type": "somebody's own", "rotary_dim": 64},
         {"model_type": "deepseek_v3", "rope_scaling": {**YARN, "mscale": 1.0, "mscale_all_dim": 1.0}},
     ],
-)  # fmt: skip
+)
 def test_fields_that_agree_get_no_warning(fields: dict[str, Any]) -> None:
     assert read_config({**LLAMA, **fields}).warnings == ()
 
@@ -501,8 +512,10 @@ def test_fields_that_agree_get_no_warning(fields: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ({"rope_theta": "10000"},
-         "rope_theta in the configuration is '10000', a string: write the number without quotes"),
+        (
+            {"rope_theta": "10000"},
+            "rope_theta in the configuration is '10000', a string: write the number without quotes",
+        ),
         ({"num_hidden_layers": "32"}, "num_hidden_layers in the configuration is '32', a string"),
         ({"rope_theta": math.nan}, "rope_theta in the configuration is nan"),
         ({"max_position_embeddings": math.inf}, "max_position_embeddings in the configuration is inf"),
@@ -511,20 +524,26 @@ def test_fields_that_agree_get_no_warning(fields: dict[str, Any]) -> None:
         ({"num_hidden_layers": 2.5}, "write a whole number of at least 1"),
         ({"num_attention_heads": 0}, "write a whole number of at least 1"),
         ({"rope_scaling": "yarn"}, "rope_scaling in the configuration is 'yarn', but it holds fields by name"),
-        ({"rope_scaling": {"rope_type": "ntk-parts"}},
-         "is 'ntk-parts', but transformers 5.23 knows 'default', 'linear'"),
+        (
+            {"rope_scaling": {"rope_type": "ntk-parts"}},
+            "is 'ntk-parts', but transformers 5.23 knows 'default', 'linear'",
+        ),
         ({"rope_scaling": {"rope_type": "linear"}}, "factor is missing, which rope_type 'linear' needs: add factor"),
         ({"rope_scaling": {"rope_type": "linear", "factor": "8"}}, "factor in the configuration is '8', a string"),
         ({"rope_scaling": {"rope_type": "linear", "factor": 0}}, "factor in the configuration is 0"),
         ({"rope_scaling": {**YARN, "beta_fast": math.nan}}, "beta_fast in the configuration is nan"),
-        ({"rope_scaling": {"rope_type": "dynamic", "factor": 2.0}, "max_position_embeddings": None},
-         "max_position_embeddings is missing, which rope_type 'dynamic' needs: add max_position_embeddings to"),
-        ({"rope_scaling": {"rope_type": "longrope", "short_factor": [1.0], "long_factor": [1.0] * 64}},
-         "short_factor in the configuration has 1 entries for 64 planes"),
+        (
+            {"rope_scaling": {"rope_type": "dynamic", "factor": 2.0}, "max_position_embeddings": None},
+            "max_position_embeddings is missing, which rope_type 'dynamic' needs: add max_position_embeddings to",
+        ),
+        (
+            {"rope_scaling": {"rope_type": "longrope", "short_factor": [1.0], "long_factor": [1.0] * 64}},
+            "short_factor in the configuration has 1 entries for 64 planes",
+        ),
         ({"partial_rotary_factor": 1.5}, "write a share above 0 and up to 1"),
         ({"layer_types": {"full": 32}}, "layer_types in the configuration is"),
     ],
-)  # fmt: skip
+)
 def test_a_field_that_is_not_what_it_should_be_is_refused_in_one_sentence(fields: dict[str, Any], words: str) -> None:
     with pytest.raises(ValueError, match=re.escape(words)) as caught:
         read_config({**LLAMA, **fields})

@@ -180,8 +180,10 @@ def _(patch: pytest.MonkeyPatch) -> None:
 
 @planted("cached calls begin at 0 again", "step")
 def _(patch: pytest.MonkeyPatch) -> None:
-    calls(patch, lambda x, mask, positions, past: (
-        mask, torch.arange(x.shape[1])[None] if positions is None else positions))  # fmt: skip
+    calls(
+        patch,
+        lambda x, mask, positions, past: (mask, torch.arange(x.shape[1])[None] if positions is None else positions),
+    )
 
 
 @planted("positions are rows of memory", "stretch")
@@ -270,8 +272,10 @@ def _(patch: pytest.MonkeyPatch) -> None:
 @planted("one row's positions serve all rows", "reorder")
 def _(patch: pytest.MonkeyPatch) -> None:
     """A relative scheme does not see that a row moves as a whole; it does when rows change places meanwhile."""
-    calls(patch, lambda x, mask, positions, past: (
-        mask, positions if positions is None else positions[:1].expand_as(positions)))  # fmt: skip
+    calls(
+        patch,
+        lambda x, mask, positions, past: (mask, positions if positions is None else positions[:1].expand_as(positions)),
+    )
 
 
 @pytest.mark.parametrize("name", PLANTED)
@@ -349,11 +353,15 @@ def test_one_line_changed_and_every_test_passes(name: str, kind: str, failing: s
 @OURS
 def test_the_base_of_a_published_dbrx_is_found_wrong_and_one_line_mends_it(tmp_path: Path) -> None:
     published = {
-        "model_type": "dbrx", "d_model": 6144, "n_heads": 48, "n_layers": 40, "max_seq_len": 32768,
+        "model_type": "dbrx",
+        "d_model": 6144,
+        "n_heads": 48,
+        "n_layers": 40,
+        "max_seq_len": 32768,
         "vocab_size": 100352,
         "attn_config": {"clip_qkv": 8, "kv_n_heads": 8, "rope_theta": 500000},
         "ffn_config": {"ffn_hidden_size": 10752, "moe_num_experts": 16, "moe_top_k": 4},
-    }  # fmt: skip
+    }
     (tmp_path / "config.json").write_text(json.dumps(published), encoding="utf-8")
     wanted = [500000 ** (-2 * pair / 128) for pair in range(64)]
     assert not audit(tiny(tmp_path).model, reference=wanted, only="angles").passed

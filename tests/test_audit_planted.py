@@ -32,9 +32,11 @@ class OffByOneAlways(GPT):
 
 class RestartsWhenCached(GPT):
     def place(self, tokens: Tensor, state: State, positions: Tensor | None, mask: Tensor | None) -> Tensor:
-        return torch.arange(tokens.shape[1])[None] if positions is None and mask is None else super().place(
-            tokens, state, positions, mask
-        )  # fmt: skip
+        return (
+            torch.arange(tokens.shape[1])[None]
+            if positions is None and mask is None
+            else super().place(tokens, state, positions, mask)
+        )
 
 
 class RoundedAngles(Llama):
@@ -265,7 +267,7 @@ PLANTED: list[tuple[type[Decoder], str, str]] = [  # the mistake, the test that 
     (Noisy, "again", "The model is random"),
     (Counts, "again", "keeps something from call to call"),
     (Detached, "gradient", "change the last logits and get no gradient"),
-]  # fmt: skip
+]
 
 
 def report(kind: type[nn.Module], *args: Any, **options: Any) -> Report:

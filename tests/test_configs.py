@@ -36,9 +36,12 @@ LLAMA = {
 }  # fmt: skip
 YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32_768}
 LLAMA_3 = {
-    "rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+    "rope_type": "llama3",
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
     "original_max_position_embeddings": 8192,
-}  # fmt: skip
+}
 LONG = {"rope_type": "longrope", "short_factor": [1.0] * 64, "long_factor": [2.0] * 64}
 
 
@@ -258,8 +261,11 @@ def test_models_whose_layers_differ_say_which_kinds_there_are(name: str, kinds: 
         ({"model_type": "smollm3"}, {}, r"32 'full_attention', of which 24 rotate\): pass layer=0 to 31"),
         ({"model_type": "smollm3"}, {"layer_type": "full_attention"}, r"layers of type 'full_attention' differ"),
         ({"model_type": "smollm3"}, {"layer": 3}, r"layer 3, 'full_attention', does not rotate: use NoPE\(\)"),
-        ({"model_type": "cohere2", "sliding_window": 4096}, {},
-         r"24 'sliding_attention'; 8 'full_attention', of which none rotate\): pass layer_type='sliding_attention' or"),
+        (
+            {"model_type": "cohere2", "sliding_window": 4096},
+            {},
+            r"24 'sliding_attention'; 8 'full_attention', of which none rotate\): pass layer_type='sliding_attention' or",
+        ),
         ({"model_type": "cohere2", "sliding_window": 9}, {"layer_type": "full_attention"}, r"do not rotate: use NoPE"),
         ({}, {"layer": 32}, r"layer is 32, but the configuration has layers 0 to 31"),
         ({}, {"layer": -1}, r"layer is -1, but the configuration has layers 0 to 31"),
@@ -269,7 +275,7 @@ def test_models_whose_layers_differ_say_which_kinds_there_are(name: str, kinds: 
         ({"layer_rope_theta": [0] * 32, "rope_theta": None}, {}, r"no layer of the configuration rotates: use NoPE"),
         ({"alibi": True}, {}, r"describes no rotation: its scheme is 'alibi', because of alibi is true"),
     ],
-)  # fmt: skip
+)
 def test_a_configuration_whose_layers_differ_says_what_to_do(
     fields: dict[str, Any], arguments: dict[str, Any], words: str
 ) -> None:
@@ -317,7 +323,7 @@ NUMBERS: dict[str, list[dict[str, Any]]] = {
         {"factor": 16.0, "low_freq_factor": 1.0, "high_freq_factor": 1.0, "original_max_position_embeddings": 1024},
     ],
     "proportional": [{"partial_rotary_factor": 0.3}, {"partial_rotary_factor": 0.5, "factor": 8.0}, {}],
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("base", [1e2, 1e4, 1.5e5])
@@ -488,7 +494,7 @@ MODERN = {
         ({"model_type": "somebert", "position_embedding_type": "absolute"}, "learned"),
         ({"model_type": "vicuna", "max_position_embeddings": 2048, "hidden_size": 64}, "unknown"),
     ],
-)  # fmt: skip
+)
 def test_a_table_is_read_where_there_is_one_and_unknown_is_said_where_nothing_says_it(
     config: dict[str, Any], scheme: str
 ) -> None:
@@ -519,8 +525,9 @@ def test_windows_of_encoders_reach_as_far_ahead_as_back() -> None:
 
     reading = read_config(MODERN)
     assert [(layer.kind, layer.window, layer.back) for layer in reading.layers[:2]] == [
-        ("full", None, None), ("sliding", 9, 4),
-    ]  # fmt: skip
+        ("full", None, None),
+        ("sliding", 9, 4),
+    ]
     assert "9 (4 on each side)" in str(reading) and "cache" not in str(reading)
     fields = {key: value for key, value in MODERN.items() if key not in ("model_type", "num_hidden_layers")}
     made = AutoConfig.for_model("modernbert", **fields, num_hidden_layers=1, layer_types=["sliding_attention"])
@@ -878,19 +885,24 @@ def test_remarks_are_sentences_that_can_be_copied_and_kept() -> None:
 @pytest.mark.parametrize(
     ("fields", "field"),
     [
-        ({"rope_theta": 10**400}, "rope_theta"), ({"hidden_size": 10**400}, "hidden_size"),
+        ({"rope_theta": 10**400}, "rope_theta"),
+        ({"hidden_size": 10**400}, "hidden_size"),
         ({"rope_theta": 10**6000}, "rope_theta"),
         ({"rope_scaling": LONG, "max_position_embeddings": None}, "original_max_position_embeddings"),
         ({"linear_attn_config": {"full_attn_layers": 3}}, "linear_attn_config.full_attn_layers"),
-        ({"compress_ratios": [[1]]}, r"compress_ratios\[0\]"), ({"compress_ratios": [{}]}, r"compress_ratios\[0\]"),
-        ({"attention_types": [1]}, "attention_types"), ({"attention_types": [[["global"], "9"]]}, "attention_types"),
+        ({"compress_ratios": [[1]]}, r"compress_ratios\[0\]"),
+        ({"compress_ratios": [{}]}, r"compress_ratios\[0\]"),
+        ({"attention_types": [1]}, "attention_types"),
+        ({"attention_types": [[["global"], "9"]]}, "attention_types"),
         ({"sliding_window_pattern": 10**19, "sliding_window": 512}, "sliding_window_pattern"),
         ({"model_type": "dbrx", "attn_config": {"rope_theta": {}}}, "attn_config.rope_theta"),
         ({"model_type": "dbrx", "attn_config": {"rope_theta": "500000"}}, "attn_config.rope_theta"),
         ({"attn_config": {"kv_n_heads": "su"}}, "attn_config.kv_n_heads"),
         ({"per_layer_config": {"3": {"num_key_value_heads": "su"}}}, "per_layer_config.3.num_key_value_heads"),
-        ({"per_layer_config": [1]}, "per_layer_config"), ({"attn_layer_indices": ["a"]}, "attn_layer_indices"),
-        ({"layer_rope_theta": ["a"]}, r"layer_rope_theta\[0\]"), ({"layer_types": [[1]]}, "layer_types"),
+        ({"per_layer_config": [1]}, "per_layer_config"),
+        ({"attn_layer_indices": ["a"]}, "attn_layer_indices"),
+        ({"layer_rope_theta": ["a"]}, r"layer_rope_theta\[0\]"),
+        ({"layer_types": [[1]]}, "layer_types"),
         ({"rope_scaling": {**YARN, "mscale": -3}}, "rope_scaling.mscale"),
         ({"rope_scaling": {**YARN, "original_max_position_embeddings": "4096"}}, "rope_scaling.original_max"),
         ({"rope_scaling": {"rope_type": {}, "type": []}, "rope_theta": [1]}, "rope_theta"),
@@ -898,7 +910,8 @@ def test_remarks_are_sentences_that_can_be_copied_and_kept() -> None:
         ({"model_type": "mistral4", "rope_scaling": {**YARN, "llama_4_scaling_beta": "x"}}, "llama_4_scaling_beta"),
         ({"model_type": "deepseek_v3", "rope_scaling": {**YARN, "mscale_all_dim": [1]}}, "mscale_all_dim"),
         # sizes without end
-        ({"head_dim": 10**10}, "head_dim"), ({"hidden_size": 10**12}, "hidden_size"),
+        ({"head_dim": 10**10}, "head_dim"),
+        ({"hidden_size": 10**12}, "hidden_size"),
         ({"max_position_embeddings": 10**15, "rope_theta": 1e9}, "max_position_embeddings"),
         ({"num_hidden_layers": 3 * 10**6}, "num_hidden_layers"),
         ({"layer_types": ["full_attention"] * 10**6}, "layer_types"),
@@ -907,7 +920,7 @@ def test_remarks_are_sentences_that_can_be_copied_and_kept() -> None:
         ({"layer_rope_theta": [1e4 + n for n in range(10_000)]}, "layer_rope_theta"),
         ({"rope_parameters": {f"k{n}": {"rope_theta": 1e4} for n in range(1000)}}, "rope_parameters"),
     ],
-)  # fmt: skip
+)
 def test_what_no_configuration_holds_is_refused_by_the_name_of_the_field(fields: dict[str, Any], field: str) -> None:
     with pytest.raises(ValueError, match=field) as caught:
         read_config({**LLAMA, **fields})
@@ -950,14 +963,19 @@ HOSTILE = "\x1b]0;pwned\x07\x1b[31m\u202e\u2066evil\n\x00"
 @pytest.mark.parametrize(
     "config",
     [
-        {**LLAMA, "model_type": HOSTILE}, {**LLAMA, "rope_scaling": {**YARN, HOSTILE: 1}},
+        {**LLAMA, "model_type": HOSTILE},
+        {**LLAMA, "rope_scaling": {**YARN, HOSTILE: 1}},
         {**LLAMA, "rope_theta": None, "rope_parameters": {HOSTILE: {"rope_theta": 1e4}}},
-        {**LLAMA, "layer_types": [HOSTILE] * 32}, {**LLAMA, "position_embedding_type": HOSTILE, "rope_theta": None},
-        {**LLAMA, "hybrid_override_pattern": HOSTILE}, {HOSTILE + "_rotary": 1, "max_position_embeddings": 9},
-        {"text_config": {**LLAMA, "model_type": HOSTILE}}, {**LLAMA, "torch_dtype": HOSTILE},
-        {**LLAMA, "rope_scaling": {**YARN, "type": HOSTILE}}, {**LLAMA, "rotary_dim": 64, "model_type": HOSTILE},
+        {**LLAMA, "layer_types": [HOSTILE] * 32},
+        {**LLAMA, "position_embedding_type": HOSTILE, "rope_theta": None},
+        {**LLAMA, "hybrid_override_pattern": HOSTILE},
+        {HOSTILE + "_rotary": 1, "max_position_embeddings": 9},
+        {"text_config": {**LLAMA, "model_type": HOSTILE}},
+        {**LLAMA, "torch_dtype": HOSTILE},
+        {**LLAMA, "rope_scaling": {**YARN, "type": HOSTILE}},
+        {**LLAMA, "rotary_dim": 64, "model_type": HOSTILE},
     ],
-)  # fmt: skip
+)
 def test_no_escape_code_reaches_a_terminal(config: dict[str, Any]) -> None:
     reading = read_config(config)
     for text in (str(reading), *reading.warnings, *reading.notes, reading.model_type, reading.why):
@@ -999,11 +1017,15 @@ WORDS = [
     *tables.DEFAULTS, *tables.POSITION_SCALED, "esm", "bert", "dbrx", "mpt", "xlnet", "falcon",
 ]  # fmt: skip
 ODD = st.one_of(
-    st.none(), st.booleans(), st.sampled_from(WORDS),
+    st.none(),
+    st.booleans(),
+    st.sampled_from(WORDS),
     st.sampled_from([0, -1, 1, 2, 3, 7, 64, 128, 4096, 10**9, 10**19, 10**400]),
     st.sampled_from([0.0, 0.5, 1e-310, 1.0000001, 4.0, 1e308]),
-    st.sampled_from([math.nan, math.inf, -math.inf]), st.integers(), st.floats(),
-)  # fmt: skip
+    st.sampled_from([math.nan, math.inf, -math.inf]),
+    st.integers(),
+    st.floats(),
+)
 VALUES = st.recursive(
     ODD,
     lambda inner: st.one_of(

@@ -31,10 +31,14 @@ def copied(chapter: str, name: str) -> Callable[..., Any]:
 @pytest.mark.parametrize(
     ("base", "dim", "factor", "trained"),
     [
-        (10_000.0, 128, 16.0, 4096), (10_000.0, 128, 4.0, 32_768), (1_000_000.0, 128, 4.0, 32_768),
-        (150_000.0, 64, 32.0, 4096), (10_000.0, 24, 4.0, 128), (10_000.0, 64, 40.0, 4096),
+        (10_000.0, 128, 16.0, 4096),
+        (10_000.0, 128, 4.0, 32_768),
+        (1_000_000.0, 128, 4.0, 32_768),
+        (150_000.0, 64, 32.0, 4096),
+        (10_000.0, 24, 4.0, 128),
+        (10_000.0, 64, 40.0, 4096),
     ],
-)  # fmt: skip
+)
 def test_yarn_to_copy_is_that_of_transformers(
     base: float, dim: int, factor: float, trained: int, truncate: bool
 ) -> None:
@@ -45,9 +49,12 @@ def test_yarn_to_copy_is_that_of_transformers(
     parameters = {"rope_type": "yarn", "rope_theta": base, "factor": factor, "truncate": truncate}
     parameters["original_max_position_embeddings"] = trained
     config = LlamaConfig(
-        hidden_size=dim, num_attention_heads=1, head_dim=dim, rope_parameters=parameters,
+        hidden_size=dim,
+        num_attention_heads=1,
+        head_dim=dim,
+        rope_parameters=parameters,
         max_position_embeddings=int(trained * factor),
-    )  # fmt: skip
+    )
     freq, scale = ROPE_INIT_FUNCTIONS["yarn"](config, None)
     ours, ours_scale = copied("scaling", "longer")(base, dim, factor, trained, truncate=truncate)
     torch.testing.assert_close(ours.float(), freq, rtol=2e-5, atol=0)

@@ -74,12 +74,10 @@ def test_no_example_stands_where_nobody_looks() -> None:
         assert found == len(re.findall(r"^\s*>>> ", source, re.M)), path
 
 
-@pytest.mark.parametrize("broken", [
-    ">>> 1 + 1\n3\n",
-    ">>> 1 / 0\n",
-    ">>> no_such_name\n0\n",
-    ">>> import warnings\n>>> warnings.warn('old')\n",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "broken",
+    [">>> 1 + 1\n3\n", ">>> 1 / 0\n", ">>> no_such_name\n0\n", ">>> import warnings\n>>> warnings.warn('old')\n"],
+)
 def test_an_example_that_is_wrong_fails(broken: str, tmp_path: Path) -> None:
     source = f'def found():\n    """Finds.\n\n    Example:\n{textwrap.indent(broken, " " * 8)}    """\n'
     ((name, text, line),) = docstrings(source, "mine")

@@ -73,11 +73,16 @@ def test_a_verdict_fits_a_page(name: str, number: int) -> None:
 @pytest.mark.parametrize("name", sorted(SOLUTIONS))
 @pytest.mark.parametrize(
     "attempt",
-    [lambda *args, **keywords: None, lambda *args, **keywords: "rubbish", lambda *args, **keywords: 1 / 0,
-     lambda *args, **keywords: torch.tensor(torch.nan), lambda *args, **keywords: torch.zeros(3, 1, 4, 1, 5),
-     lambda: torch.zeros(3)],
+    [
+        lambda *args, **keywords: None,
+        lambda *args, **keywords: "rubbish",
+        lambda *args, **keywords: 1 / 0,
+        lambda *args, **keywords: torch.tensor(torch.nan),
+        lambda *args, **keywords: torch.zeros(3, 1, 4, 1, 5),
+        lambda: torch.zeros(3),
+    ],
     ids=["none", "text", "raises", "nan", "shape", "arguments"],
-)  # fmt: skip
+)
 def test_whatever_comes_back_is_a_verdict(name: str, attempt) -> None:
     found = exercises.check(name, attempt)
     assert not found

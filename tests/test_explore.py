@@ -209,8 +209,9 @@ def test_a_trait_refuses_what_the_slider_cannot_show(name, value):
 def test_a_control_that_is_not_there_is_refused_by_name(book, monkeypatch):
     monkeypatch.setenv("POSENC_BOOK", "1") if book else monkeypatch.delenv("POSENC_BOOK", raising=False)
     monkeypatch.setattr(Page, "_export", staticmethod(lambda explorer: {}))
-    panel = explore(lambda slope=0.5, length=3: slope * torch.arange(length), Lines(), slope=(0.0, 1.0), length=(1, 9),
-                    name="line")  # fmt: skip
+    panel = explore(
+        lambda slope=0.5, length=3: slope * torch.arange(length), Lines(), slope=(0.0, 1.0), length=(1, 9), name="line"
+    )
     with pytest.raises(AttributeError, match=r"'slop' is no control of line: it has slope, length"):
         panel.slop = 1.0
     panel.slope = 0.25

@@ -542,17 +542,20 @@ def test_limits_of_all_states_hold_the_start_the_presets_and_the_ends():
         Lines(limits="none")
 
 
-@pytest.mark.parametrize(("view", "options", "reason"), [
-    (Lines(rule="nowhere"), {}, "no control"),
-    (Lines(rule="kind"), {}, "no slider"),
-    (Lines(drag={0: ("n", "kind")}), {}, "no slider"),
-    (Formula("{nowhere}"), {}, "no control"),
-    (Lines(), {"play": "nowhere"}, "no control"),
-    (Lines(), {"play": "yes"}, "two states"),
-    (Lines(), {"compare": "n"}, "no choice"),
-    (Lines(), {"more": ("m",)}, "no control"),
-    (Lines(), {"share": ("m",)}, "no control"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("view", "options", "reason"),
+    [
+        (Lines(rule="nowhere"), {}, "no control"),
+        (Lines(rule="kind"), {}, "no slider"),
+        (Lines(drag={0: ("n", "kind")}), {}, "no slider"),
+        (Formula("{nowhere}"), {}, "no control"),
+        (Lines(), {"play": "nowhere"}, "no control"),
+        (Lines(), {"play": "yes"}, "two states"),
+        (Lines(), {"compare": "n"}, "no choice"),
+        (Lines(), {"more": ("m",)}, "no control"),
+        (Lines(), {"share": ("m",)}, "no control"),
+    ],
+)
 def test_explore_refuses_hands_without_a_control(view, options, reason):
     def line(n=3.0, kind="a", yes=True):
         return n * torch.arange(4)
@@ -567,13 +570,16 @@ def test_only_whole_numbers_and_choices_can_be_picked():
             Explorer(lambda x=0.5: x * torch.eye(3), (Heatmap(pick=pick),), {"x": (0.0, 1.0)})
 
 
-@pytest.mark.parametrize(("view", "value"), [
-    (Heatmap(tiles=["a", "b"]), torch.ones(3, 2, 2)),
-    (Heatmap(tiles=["a", "b"]), torch.ones(2, 2)),
-    (Heatmap(), torch.ones(2, 2, 2)),
-    (Formula("{1}"), torch.ones(1)),
-    (Formula("{0}"), None),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("view", "value"),
+    [
+        (Heatmap(tiles=["a", "b"]), torch.ones(3, 2, 2)),
+        (Heatmap(tiles=["a", "b"]), torch.ones(2, 2)),
+        (Heatmap(), torch.ones(2, 2, 2)),
+        (Formula("{1}"), torch.ones(1)),
+        (Formula("{0}"), None),
+    ],
+)
 def test_views_refuse_other_shapes(view, value):
     with pytest.raises(ValueError, match="needs"):
         view.read(value)

@@ -78,8 +78,9 @@ def settle(page, **wanted):
     page.wait_for_function(
         """wanted => { const shown = document.querySelector('.pe-widget').panel.shown;
            return shown && Object.entries(wanted).every(([name, value]) => shown[name] === value); }""",
-        arg=wanted, timeout=20_000,
-    )  # fmt: skip
+        arg=wanted,
+        timeout=20_000,
+    )
 
 
 @pytest.fixture(scope="module")

@@ -593,11 +593,13 @@ def test_a_link_moves_a_panel_before_the_eyes_of_those_who_like_motion(motion, p
 
 def test_lines_tell_each_value_and_arrows_their_tips(page):
     live(page, "explore-curves")
-    page.mouse.move(*page.evaluate(
-        """() => { const view = document.getElementById("explore-curves").panel.views[0];
+    page.mouse.move(
+        *page.evaluate(
+            """() => { const view = document.getElementById("explore-curves").panel.views[0];
            const box = view.frame.svg.getBoundingClientRect();
            return [box.left + view.xs[6] + 2, box.top + 60]; }"""
-    ))  # fmt: skip
+        )
+    )
     (chip,) = chips(page, "explore-curves")
     title, *rest = chip.split("\n")
     wanted = [f"{float(value):.4g}".replace("-", "\u2212") for value in curves(torch.tensor(1.0))[:, 6]]

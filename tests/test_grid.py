@@ -220,13 +220,17 @@ def test_the_sections_of_qwen_by_default():
     assert two.dtype == torch.float32
     assert torch.equal(two.sum(0), frequencies(128, 1_000_000.0))
     assert [row.nonzero().flatten().tolist() for row in two] == [
-        list(range(16)), list(range(16, 40)), list(range(40, 64)),
-    ]  # fmt: skip
+        list(range(16)),
+        list(range(16, 40)),
+        list(range(40, 64)),
+    ]
     three = mrope_frequencies(128, (24, 20, 20), 5_000_000.0, interleaved=True)
     assert torch.equal(three.sum(0), frequencies(128, 5_000_000.0))
     assert [row.nonzero().flatten().tolist() for row in three] == [
-        [*range(0, 60, 3), 60, 61, 62, 63], list(range(1, 60, 3)), list(range(2, 60, 3)),
-    ]  # fmt: skip
+        [*range(0, 60, 3), 60, 61, 62, 63],
+        list(range(1, 60, 3)),
+        list(range(2, 60, 3)),
+    ]
     assert mrope_frequencies(128, device=torch.device("meta")).is_meta
 
 

@@ -233,27 +233,30 @@ def test_bfloat16_is_used_only_if_it_is_asked_for():
     assert losses(model.bfloat16(), tokens).dtype == torch.float32
 
 
-@pytest.mark.parametrize(("call", "remedy"), [
-    (lambda m: losses(m, draw(5)), r"use \(B, T \+ 1\)"),
-    (lambda m: losses(m, draw(2, 1)), "at least 2 in a row"),
-    (lambda m: losses(m, draw(2, 4), segment=0), "segment is 0: use 1 or more"),
-    (lambda m: nonoverlapping(m, draw(2, 12), 4), "11 tokens are no whole number of steps of 4: use a multiple"),
-    (lambda m: nonoverlapping(m, draw(2, 3), 4), "2 tokens are no whole number"),
-    (lambda m: sliding(m, draw(2, 5), 4, 2, 4), "0 tokens are no whole number"),
-    (lambda m: sliding(m, draw(2, 3), 4, 2, 4), "-2 tokens are no whole number"),
-    (lambda m: sliding(m, draw(2, 13), 4, 5, 4), "stride is 5: use 1 to 4"),
-    (lambda m: sliding(m, draw(2, 13), 4, 0, 4), "stride is 0: use 1 to 4"),
-    (lambda m: sliding(m, draw(2, 13), 6, 2, 2), r"context is 2.* 6 .* 4"),
-    (lambda m: sliding(m, draw(2, 13), 4, 2, 5), r"7 tokens .* 2"),
-    (lambda m: extrapolation(m, text(), 6), r"trained is 6.*multiple of 4"),
-    (lambda m: extrapolation(m, text(), 4, longest=12), r"longest is 12.*power of two"),
-    (lambda m: extrapolation(m, text(), 4, windows=2, slid=3), r"slid is 3.* 1 to 2"),
-    (lambda m: extrapolation(m, text(), 4, slid=0), r"slid is 0.* 1 to 32"),
-    (lambda m: extrapolation(m, text(60), 4), "take more text"),
-    (lambda m: throughput(m, 13, 1), r"at least 1 .* 14 tokens"),
-    (lambda m: throughput(m, 20, 0), "at least 1"),
-    (lambda m: throughput(m, 20, 1, repeats=0), "at least 1"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("call", "remedy"),
+    [
+        (lambda m: losses(m, draw(5)), r"use \(B, T \+ 1\)"),
+        (lambda m: losses(m, draw(2, 1)), "at least 2 in a row"),
+        (lambda m: losses(m, draw(2, 4), segment=0), "segment is 0: use 1 or more"),
+        (lambda m: nonoverlapping(m, draw(2, 12), 4), "11 tokens are no whole number of steps of 4: use a multiple"),
+        (lambda m: nonoverlapping(m, draw(2, 3), 4), "2 tokens are no whole number"),
+        (lambda m: sliding(m, draw(2, 5), 4, 2, 4), "0 tokens are no whole number"),
+        (lambda m: sliding(m, draw(2, 3), 4, 2, 4), "-2 tokens are no whole number"),
+        (lambda m: sliding(m, draw(2, 13), 4, 5, 4), "stride is 5: use 1 to 4"),
+        (lambda m: sliding(m, draw(2, 13), 4, 0, 4), "stride is 0: use 1 to 4"),
+        (lambda m: sliding(m, draw(2, 13), 6, 2, 2), r"context is 2.* 6 .* 4"),
+        (lambda m: sliding(m, draw(2, 13), 4, 2, 5), r"7 tokens .* 2"),
+        (lambda m: extrapolation(m, text(), 6), r"trained is 6.*multiple of 4"),
+        (lambda m: extrapolation(m, text(), 4, longest=12), r"longest is 12.*power of two"),
+        (lambda m: extrapolation(m, text(), 4, windows=2, slid=3), r"slid is 3.* 1 to 2"),
+        (lambda m: extrapolation(m, text(), 4, slid=0), r"slid is 0.* 1 to 32"),
+        (lambda m: extrapolation(m, text(60), 4), "take more text"),
+        (lambda m: throughput(m, 13, 1), r"at least 1 .* 14 tokens"),
+        (lambda m: throughput(m, 20, 0), "at least 1"),
+        (lambda m: throughput(m, 20, 1, repeats=0), "at least 1"),
+    ],
+)
 def test_what_does_not_fit_is_refused(call, remedy):
     with pytest.raises(ValueError, match=remedy):
         call(make())
@@ -283,10 +286,12 @@ def test_extrapolation_is_made_of_these_losses(name, memory):
             length=length, tokens=128, loss=pytest.approx(nonoverlapping(model, spans, length), abs=1e-5)
         )
         assert slid == dict(
-            length=length, stride=length // 4, tokens=64,
+            length=length,
+            stride=length // 4,
+            tokens=64,
             nonoverlapping=pytest.approx(nonoverlapping(model, some[:, 24:], length), abs=1e-5),
             loss=pytest.approx(sliding(model, some, length, length // 4, 24, memory=memory, segment=8), abs=1e-5),
-        )  # fmt: skip
+        )
         part = some[:, 24 : 24 + length]
         assert attention["length"] == length
         for key, measure in (("distance", attention_distance), ("entropy", attention_entropy)):

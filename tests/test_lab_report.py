@@ -29,10 +29,11 @@ L = 16
 def result(losses, shifted=0.0, seed=0, **more):
     """A result of text: the losses of each text at L and 2 L, which is refused if it is None."""
     entries = [
-        {"length": L * 2**n, "loss": None, "why": "too long"} if of is None
+        {"length": L * 2**n, "loss": None, "why": "too long"}
+        if of is None
         else {"length": L * 2**n, "loss": sum(of) / len(of) + shifted, "texts": [x + shifted for x in of]}
         for n, of in enumerate(losses)
-    ]  # fmt: skip
+    ]
     slid = [entry | {"nonoverlapping": entry["loss"]} for entry in entries]
     config = {"objective": "text", "length": L, "seed": seed}
     return {"config": config, "trained": L, "nonoverlapping": entries, "sliding": slid, "curve": [], **more}

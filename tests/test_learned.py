@@ -113,10 +113,14 @@ def test_rows_of_padding_get_no_gradient():
 @pytest.mark.parametrize(
     ("x_dtype", "table_dtype"),
     [
-        (torch.bfloat16, torch.bfloat16), (torch.float16, torch.float16), (torch.bfloat16, torch.float32),
-        (torch.float16, torch.bfloat16), (torch.float32, torch.bfloat16), (torch.float32, torch.float64),
+        (torch.bfloat16, torch.bfloat16),
+        (torch.float16, torch.float16),
+        (torch.bfloat16, torch.float32),
+        (torch.float16, torch.bfloat16),
+        (torch.float32, torch.bfloat16),
+        (torch.float32, torch.float64),
     ],
-)  # fmt: skip
+)
 def test_the_sum_is_rounded_once_to_the_dtype_of_x(x_dtype, table_dtype, device):
     learned = Learned(6, 8).to(device, table_dtype)
     x = torch.randn(2, 3, 6, device=device).to(x_dtype)

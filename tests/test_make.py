@@ -48,8 +48,9 @@ def stub(path: Path, text: str) -> Path:
 def make(clone: Path, *arguments: str, path: str = os.environ["PATH"]) -> subprocess.CompletedProcess[str]:
     assert MAKE is not None
     plain = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
-    return subprocess.run([MAKE, *arguments], cwd=clone, env={**plain, "PATH": path},
-                          capture_output=True, text=True, timeout=60)  # fmt: skip
+    return subprocess.run(
+        [MAKE, *arguments], cwd=clone, env={**plain, "PATH": path}, capture_output=True, text=True, timeout=60
+    )
 
 
 def said(done: subprocess.CompletedProcess[str]) -> list[str]:

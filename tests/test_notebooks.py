@@ -442,11 +442,14 @@ def commands(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     return ran
 
 
-@pytest.mark.parametrize(("path", "wanted"), [
-    ("blob/main/chapters/rope.ipynb", "@main"),
-    ("blob/feature/a branch/chapters/rope.ipynb", "@feature/a branch"),
-    ("tree/rope.ipynb", ""),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("path", "wanted"),
+    [
+        ("blob/main/chapters/rope.ipynb", "@main"),
+        ("blob/feature/a branch/chapters/rope.ipynb", "@feature/a branch"),
+        ("tree/rope.ipynb", ""),
+    ],
+)
 def test_colab_cell_installs_from_the_notebooks_own_repository_and_branch(
     monkeypatch: pytest.MonkeyPatch, commands: list[list[str]], path: str, wanted: str
 ) -> None:

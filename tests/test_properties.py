@@ -401,7 +401,9 @@ def test_under_which_conditions(reports, snapshot):
 def test_every_property_says_what_it_is(reports):
     for found in reports["rope"]:
         assert (found.wish, found.definition.split("\n")[0]) == (
-            WISHES[found.name][0], WISHES[found.name][1].__doc__.split("\n")[0])  # fmt: skip
+            WISHES[found.name][0],
+            WISHES[found.name][1].__doc__.split("\n")[0],
+        )
         assert found.wish.endswith(".")
         assert "\n    " not in found.definition
     assert "one M_k for all p.\n\nFor `embed` that is" in reports["rope"]["linear"].definition
@@ -590,15 +592,16 @@ RETURNED = [  # and the method, what it returned, and what it should
     ("embed", lambda x, pos: None, r"Odd\.embed .*NoneType.*return.*\(2, 3, 64\)"),
     ("query", lambda q, pos: q[..., :1], r"Odd\.query .*\(2, 4, 3, 1\).*\(2, 4, 3, 16\)"),
     ("key", lambda k, pos: k.tolist(), r"Odd\.key .*list.*\(2, 4, 3, 16\)"),
-    ("score_bias", lambda q, k, qpos, kpos: None,
-     r"Odd\.score_bias .*NoneType.*\(2, 4, 3, 3\).*f\(b, h, i, j\)"),
-    ("score_bias", lambda q, k, qpos, kpos: lambda b, h, i, j: None,
-     r"Odd\.score_bias .*NoneType.*\(2, 4, 3, 3\).*f\(b, h, i, j\)"),
-    ("score_bias", lambda q, k, qpos, kpos: torch.zeros(2, 5),
-     r"score_bias .*\(2, 5\).*\(1, 4, 3, 3\).*qpos\[b, i\]"),
+    ("score_bias", lambda q, k, qpos, kpos: None, r"Odd\.score_bias .*NoneType.*\(2, 4, 3, 3\).*f\(b, h, i, j\)"),
+    (
+        "score_bias",
+        lambda q, k, qpos, kpos: lambda b, h, i, j: None,
+        r"Odd\.score_bias .*NoneType.*\(2, 4, 3, 3\).*f\(b, h, i, j\)",
+    ),
+    ("score_bias", lambda q, k, qpos, kpos: torch.zeros(2, 5), r"score_bias .*\(2, 5\).*\(1, 4, 3, 3\).*qpos\[b, i\]"),
     ("rescale", lambda qpos, kpos: lambda s, b, h, i, j: s.sum(1), r"Odd\.rescale .*\(2, 3, 3\).*\(2, 4, 3, 3\)"),
     ("mix", lambda weights, v, qpos, kpos: weights, r"Odd\.mix .*\(2, 4, 3, 3\).*\(2, 4, 3, 16\)"),
-]  # fmt: skip
+]
 
 
 def test_queries_and_keys_may_both_have_more_channels():
@@ -843,9 +846,12 @@ def test_a_comparison_as_text(some, snapshot):
 
 def test_facts(reports):
     assert reports["rope"].facts == {
-        "doors": "query, key", "parameters": "0", "bytes": "32", "positions": "0 to 10^6 and on",
+        "doors": "query, key",
+        "parameters": "0",
+        "bytes": "32",
+        "positions": "0 to 10^6 and on",
         "backends": "dense, sdpa, flex",
-    }  # fmt: skip
+    }
     assert reports["clipped"].facts["bytes"] == str(4 * 9 * 16)
     assert reports["clipped"].facts["backends"] == "dense"
     assert reports["exploding"].facts["positions"] == "0 to 361"
@@ -873,7 +879,10 @@ def test_the_book_gets_tables(some, monkeypatch):
         assert (box.get("role"), box.get("tabindex"), box.get("aria-label")) == ("group", "0", caption)
         assert box.get("style") == "overflow-x: auto"
     assert ["".join(cell.itertext()) for cell in rows[0].findall("td")] == [
-        odd["unique"].wish, "fails", odd["unique"].finding]  # fmt: skip
+        odd["unique"].wish,
+        "fails",
+        odd["unique"].finding,
+    ]
     assert body.find("p").text == (
         "doors none; parameters 0; bytes 0; positions 0 to 10^6 and on; backends dense, sdpa, flex. " + odd.note
     )
@@ -1021,8 +1030,10 @@ def test_where_it_does_not_run_is_said_beside_a_narrow_band():
 def test_a_legend_is_read_by_rows():
     (ax,) = properties(ALiBi(8), length=16)["decays"].figure().figure.axes
     ax.figure.draw_without_rendering()
-    labels = [(-round(text.get_window_extent().y0), text.get_window_extent().x0, text.get_text())
-              for text in ax.get_legend().get_texts()]  # fmt: skip
+    labels = [
+        (-round(text.get_window_extent().y0), text.get_window_extent().x0, text.get_text())
+        for text in ax.get_legend().get_texts()
+    ]
     assert [text for *_, text in sorted(labels)] == [f"head {h}" for h in range(8)]
 
 

@@ -81,9 +81,7 @@ def test_ntk_takes_one_factor_for_each_sequence():
 # Dynamic NTK
 
 
-@given(
-    dim=DIMS, base=BASES, length=st.integers(1, 10**6), trained=LENGTHS, alpha=st.floats(1, 16)
-)  # fmt: skip
+@given(dim=DIMS, base=BASES, length=st.integers(1, 10**6), trained=LENGTHS, alpha=st.floats(1, 16))
 def test_dynamic_ntk_grows_the_factor_with_the_text(dim, base, length, trained, alpha):
     factor = max(1.0, alpha * max(length, trained) / trained - (alpha - 1))  # 1 but for rounding
     for given_as in (length, torch.tensor(length)):
@@ -150,9 +148,7 @@ def test_raw_keys_save_one_layer_but_not_two():
 # YaRN
 
 
-@given(
-    dim=DIMS, base=BASES, factor=FACTORS, trained=LENGTHS, fast=st.floats(2, 64), slow=st.floats(0.1, 1.9)
-)  # fmt: skip
+@given(dim=DIMS, base=BASES, factor=FACTORS, trained=LENGTHS, fast=st.floats(2, 64), slow=st.floats(0.1, 1.9))
 def test_yarn_of_the_paper_ramps_over_turns(dim, base, factor, trained, fast, slow):
     expected = []
     for w in exact(dim, base).tolist():
@@ -180,13 +176,9 @@ def by_index(dim: int, base: float, factor: float, trained: float, fast: float, 
 
 
 @pytest.mark.parametrize("truncate", [True, False])
-@given(
-    dim=DIMS, base=BASES, factor=FACTORS, trained=LENGTHS, fast=st.floats(2, 64), slow=st.floats(0.1, 1.9)
-)  # fmt: skip
+@given(dim=DIMS, base=BASES, factor=FACTORS, trained=LENGTHS, fast=st.floats(2, 64), slow=st.floats(0.1, 1.9))
 def test_yarn_of_the_code_ramps_over_the_index(truncate, dim, base, factor, trained, fast, slow):
-    found = yarn(
-        exact(dim, base), factor, trained, form="code", beta_fast=fast, beta_slow=slow, truncate=truncate
-    )  # fmt: skip
+    found = yarn(exact(dim, base), factor, trained, form="code", beta_fast=fast, beta_slow=slow, truncate=truncate)
     close(found, by_index(dim, base, factor, trained, fast, slow, truncate), rtol=1e-6)
 
 
@@ -264,9 +256,7 @@ def test_the_counts_of_llama_3_1():
     assert (ratio.diff() <= 1e-12).all()
 
 
-@given(
-    dim=DIMS, base=BASES, factor=FACTORS, trained=LENGTHS, low=st.floats(0.5, 2), width=st.floats(0.5, 8)
-)  # fmt: skip
+@given(dim=DIMS, base=BASES, factor=FACTORS, trained=LENGTHS, low=st.floats(0.5, 2), width=st.floats(0.5, 8))
 def test_llama_3_keeps_short_waves_and_stretches_long_ones(dim, base, factor, trained, low, width):
     high, expected = low + width, []
     for w in exact(dim, base).tolist():

@@ -35,8 +35,9 @@ def unbundled(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def run(program: str, home: Path) -> subprocess.CompletedProcess[str]:
     surroundings = {**os.environ, "PYTHONPATH": str(home)}
-    return subprocess.run([sys.executable, "-c", program], cwd=home, env=surroundings,
-                          capture_output=True, text=True, timeout=120)  # fmt: skip
+    return subprocess.run(
+        [sys.executable, "-c", program], cwd=home, env=surroundings, capture_output=True, text=True, timeout=120
+    )
 
 
 def test_a_picture_needs_neither_the_bundle_nor_anywidget(unbundled: Path) -> None:

@@ -58,8 +58,10 @@ def test_html_is_a_table_with_headers_and_escaped():
     assert [row.find("th[@scope='row']").text for row in rows] == ["rope", "t5", "<b>"]
     assert [[cell.get("class") for cell in row.findall("td")] for row in rows] == [["pe-number"] * 3 + [None]] * 3
     assert [rows[0].find("td/code").text, rows[1].find("td/strong").text, rows[2].find("td/em").text] == [
-        "a|b", "fails", "not run",
-    ]  # fmt: skip
+        "a|b",
+        "fails",
+        "not run",
+    ]
     assert body.find("p").text == "Note <i>."
     corner = element(Table(["", "a"], [["x", 1]])).find(".//thead/tr")  # without a name it is no header
     assert [(cell.tag, cell.text) for cell in corner] == [("td", None), ("th", "a")]

@@ -24,23 +24,23 @@ CAPTION = (
 
 def outcomes() -> dict[str, Counter[str]]:
     """Of each file or folder, how many mutants were killed (a test failed, crashed or never ended) and how many not."""
-    found: dict[str, Counter[str]] = {}
+    counts: dict[str, Counter[str]] = {}
     for path in sorted((ROOT / "mutants/posenc").rglob("*.py.meta")):
         codes = json.loads(path.read_text())["exit_code_by_key"].values()
         file = path.relative_to(ROOT / "mutants")
         whole = file.parts[1:-1] not in (("schemes",), ("_attention",))  # folders whose files stand for themselves
         name = f"{file.parent.as_posix()}/" if whole else file.as_posix().removesuffix(".meta")
         if codes:
-            found.setdefault(name, Counter()).update(
+            counts.setdefault(name, Counter()).update(
                 "not run" if code is None else "survived" if code in (0, 33) else "killed" for code in codes
             )
-    return found
+    return counts
 
 
-def table(found: dict[str, Counter[str]]) -> Table:
-    found = {**found, "all": sum(found.values(), Counter())}
+def table(counts: dict[str, Counter[str]]) -> Table:
+    counts = {**counts, "all": sum(counts.values(), Counter())}
     rows = []
-    for name, count in found.items():
+    for name, count in counts.items():
         total = count.total()
         cells = [str(total), str(count["killed"]), str(count["survived"]), f"{100 * count['killed'] / total:.0f} %"]
         rows.append([f"`{name}`" if name != "all" else name, *cells])
@@ -55,13 +55,13 @@ def main() -> None:
     mutmut = str(Path(sys.executable).parent / "mutmut")
     if not args.no_run:
         subprocess.run([mutmut, "run"], cwd=ROOT, check=True)
-    found = outcomes()
+    counts = outcomes()
     listed = subprocess.run([mutmut, "results"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     print("\n".join(line.strip() for line in listed.splitlines() if line.endswith(("survived", "no tests"))))
     print("\nmutmut show NAME prints the change")
-    result = table(found)
+    result = table(counts)
     print("\n" + result.text())
-    waiting = sum(count["not run"] for count in found.values())
+    waiting = sum(count["not run"] for count in counts.values())
     if waiting:
         raise SystemExit(f"{waiting} mutants were not run: run make mutants again, it goes on")
     if args.keep:

@@ -63,18 +63,20 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser(
+    command = argparse.ArgumentParser(
         prog="python -m posenc_evidence.census", description="Audits all causal language models of transformers."
     )
-    made.add_argument("names", nargs="*", metavar="NAMES", help="model types (default: all)")
-    made.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes at a time (default: one a core)")
-    made.add_argument("--seconds", type=float, default=SECONDS, help=f"for one architecture (default: {SECONDS:g})")
-    made.add_argument("--out", default=str(OUT), help=f"where results go (default: {OUT})")
-    made.add_argument("--part", default=str(PART), help=f"where they are kept meanwhile (default: {PART})")
-    made.add_argument("--date", default=datetime.date.today().isoformat(), help="of the run (default: today)")
-    made.add_argument("--fresh", action="store_true", help="begin anew, whatever a stopped run has kept")
-    made.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
-    return made
+    command.add_argument("names", nargs="*", metavar="NAMES", help="model types (default: all)")
+    command.add_argument(
+        "--jobs", type=int, default=os.cpu_count() or 1, help="processes at a time (default: one a core)"
+    )
+    command.add_argument("--seconds", type=float, default=SECONDS, help=f"for one architecture (default: {SECONDS:g})")
+    command.add_argument("--out", default=str(OUT), help=f"where results go (default: {OUT})")
+    command.add_argument("--part", default=str(PART), help=f"where they are kept meanwhile (default: {PART})")
+    command.add_argument("--date", default=datetime.date.today().isoformat(), help="of the run (default: today)")
+    command.add_argument("--fresh", action="store_true", help="begin anew, whatever a stopped run has kept")
+    command.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
+    return command
 
 
 # ---- one architecture ------------------------------------------------------------------------------------------------
@@ -89,19 +91,19 @@ def one(name: str) -> dict[str, Any]:
 
     begun, cpu = time.monotonic(), time.process_time()
     try:
-        made = tiny(name)
+        model_made = tiny(name)
     except CannotBuild as error:
         return {"name": name, "not_run": str(error)}
-    fields = made.model.config.to_dict()
+    fields = model_made.model.config.to_dict()
     reading = read_config(fields)
-    report = audit(made.model, more=True, configuration=reading)
+    report = audit(model_made.model, more=True, configuration=reading)
     tests = {
         finding.name: [finding.verdict.value, rounded(finding.off), *_words(finding)] for finding in report.findings
     }
     return {
         "name": name,
-        "class": type(made.model).__name__,
-        "parameters": made.parameters,
+        "class": type(model_made.model).__name__,
+        "parameters": model_made.parameters,
         "dtype": report.facts["dtype"],
         "scheme": reading.scheme,
         "layers": reading.kinds,
@@ -121,14 +123,14 @@ def _words(finding: Any) -> list[str]:
     return words
 
 
-def rounded(off: float | None) -> float | None:
+def rounded(size: float | None) -> float | None:
     """Two digits: more are the processor's. None for what is not finite.
 
     Example:
         >>> rounded(0.0123456), rounded(None)
         (0.012, None)
     """
-    return None if off is None or off != off else float(f"{off:.2g}")
+    return None if size is None or size != size else float(f"{size:.2g}")
 
 
 def child() -> int:
@@ -263,9 +265,10 @@ def write(path: Path, rows: list[dict[str, Any]], date: str) -> None:
     sentences: dict[tuple[str, ...], int] = {}
     rows = [
         {**row, "tests": {name: _interned(test, sentences) for name, test in row["tests"].items()}}
-        if "tests" in row else row
+        if "tests" in row
+        else row
         for row in rows
-    ]  # fmt: skip
+    ]
     head = {
         "date": date,
         **versions(),
@@ -294,12 +297,12 @@ def results(path: str | os.PathLike[str] = KEPT) -> dict[str, Any]:
         >>> llama["tests"]["step"][0]
         'pass'
     """
-    found: dict[str, Any] = json.loads(Path(path).read_text(encoding="utf-8"))
-    sentences = [(*words, "", "")[:2] for words in found.pop("sentences")]
-    for row in found["rows"]:
+    kept: dict[str, Any] = json.loads(Path(path).read_text(encoding="utf-8"))
+    sentences = [(*words, "", "")[:2] for words in kept.pop("sentences")]
+    for row in kept["rows"]:
         for name, (verdict, off, *n) in row.get("tests", {}).items():
             row["tests"][name] = [verdict, off, *(sentences[n[0]] if n else ("", ""))]
-    return found
+    return kept
 
 
 def _interned(test: list[Any], sentences: dict[tuple[str, ...], int]) -> list[Any]:
@@ -325,8 +328,8 @@ def summary(rows: Iterable[dict[str, Any]]) -> str:
 
 def _progress(row: dict[str, Any], done: int, of: int) -> None:
     failing = [name for name, test in row.get("tests", {}).items() if test[0] == "fails"]
-    said = row.get("not_run") or f"{row['seconds']:5.1f} s  {' '.join(failing)}"
-    print(f"{done:3d}/{of} {row['name']:28} {said}", file=sys.stderr, flush=True)
+    outcome = row.get("not_run") or f"{row['seconds']:5.1f} s  {' '.join(failing)}"
+    print(f"{done:3d}/{of} {row['name']:28} {outcome}", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

@@ -98,10 +98,14 @@ def bug(
 )  # fmt: skip
 def dbrx_base() -> list[Shown]:
     fields = {
-        "d_model": 512, "n_heads": 8, "n_layers": 2, "vocab_size": 99, "initializer_range": 0.3,
+        "d_model": 512,
+        "n_heads": 8,
+        "n_layers": 2,
+        "vocab_size": 99,
+        "initializer_range": 0.3,
         "attn_config": {"clip_qkv": 8, "kv_n_heads": 8, "rope_theta": 500000},
         "ffn_config": {"ffn_hidden_size": 64, "moe_num_experts": 4, "moe_top_k": 1},
-    }  # fmt: skip
+    }
     model = build("dbrx", plain=True, **fields)
     named = build("dbrx", plain=True, **fields, rope_parameters={"rope_type": "default", "rope_theta": 500000.0})
     wanted = 500000.0 ** (-torch.arange(0, 64, 2) / 64)
@@ -110,13 +114,18 @@ def dbrx_base() -> list[Shown]:
 
 
 @bug(
-    "Relative embeddings are mixed over tokens, heads and streams", "prophetnet",
+    "Relative embeddings are mixed over tokens, heads and streams",
+    "prophetnet",
     where=("models/prophetnet/modeling_prophetnet.py:805",),
     sees="A token that is changed changes logits before it: the model sees the future.",
-    test="future", control="axes in the order in which the buckets are laid out",
-    repair=Repair("prophetnet.modeling_prophetnet:ProphetNetNgramSelfAttention.get_predict_relative_pos_embeddings",
-                  "rel_pos_embeddings.permute(0, 2, 1, 4, 3)", "rel_pos_embeddings.permute(0, 1, 4, 2, 3)"),
-)  # fmt: skip
+    test="future",
+    control="axes in the order in which the buckets are laid out",
+    repair=Repair(
+        "prophetnet.modeling_prophetnet:ProphetNetNgramSelfAttention.get_predict_relative_pos_embeddings",
+        "rel_pos_embeddings.permute(0, 2, 1, 4, 3)",
+        "rel_pos_embeddings.permute(0, 1, 4, 2, 3)",
+    ),
+)
 def prophetnet_axes() -> list[Shown]:
     def changed_before_nine() -> float:
         model = build("prophetnet", plain=True, vocab_size=99, hidden_size=64, decoder_ffn_dim=96,
@@ -141,13 +150,13 @@ def prophetnet_axes() -> list[Shown]:
     known="huggingface/transformers#47496 is of the same class, in a collator",
 )  # fmt: skip
 def roberta_generate() -> list[Shown]:
-    found = []
-    for kind in BUGS["roberta_generate"].architectures:
-        language: dict[str, Any] = {"default_language": "en_XX"} if kind == "xmod" else {}
-        model = build(kind, is_decoder=True, **language)
+    sizes = []
+    for model_type in BUGS["roberta_generate"].architectures:
+        language: dict[str, Any] = {"default_language": "en_XX"} if model_type == "xmod" else {}
+        model = build(model_type, is_decoder=True, **language)
         ids = torch.arange(GIVEN)[None] + model.config.pad_token_id + 1
-        found.append(Shown(kind, against_pass(model), against_pass(model, position_ids=ids)))
-    return found
+        sizes.append(Shown(model_type, against_pass(model), against_pass(model, position_ids=ids)))
+    return sizes
 
 
 @bug(
@@ -159,10 +168,10 @@ def roberta_generate() -> list[Shown]:
     test="step_left", control="the same text without padding",
 )  # fmt: skip
 def roberta_padding() -> list[Shown]:
-    found = []
-    for kind in BUGS["roberta_padding"].architectures:
-        language: dict[str, Any] = {"default_language": "en_XX"} if kind == "xmod" else {}
-        model = build(kind, is_decoder=True, **language)
+    differences = []
+    for model_type in BUGS["roberta_padding"].architectures:
+        language: dict[str, Any] = {"default_language": "en_XX"} if model_type == "xmod" else {}
+        model = build(model_type, is_decoder=True, **language)
         wanted, sizes = model(text()).logits[:, 12:13], []
         for pads in (5, 0):
             x = torch.cat((torch.zeros(1, pads, dtype=torch.long), text()), 1)
@@ -171,21 +180,25 @@ def roberta_padding() -> list[Shown]:
             step = x[:, pads + 12 : pads + 13]
             out = model(step, attention_mask=mask[:, : pads + 13], past_key_values=cache, use_cache=True)
             sizes.append(off(out.logits, wanted))
-        found.append(Shown(kind, *sizes))
-    return found
+        differences.append(Shown(model_type, *sizes))
+    return differences
 
 
 @bug(
-    "A cached forward pass without position_ids begins at 0 again", "bamba",
+    "A cached forward pass without position_ids begins at 0 again",
+    "bamba",
     where=("models/bamba/modeling_bamba.py:970",),
     sees="Decoding by hand, with past_key_values and without position_ids, gives each new token position 0; generate "
     "passes positions and is right.",
-    test="step", control="position_ids given",
-    repair=Repair("bamba.modeling_bamba:BambaModel.forward",
-                  "torch.arange(hidden_states.shape[1], device=hidden_states.device).unsqueeze(0)",
-                  "torch.arange(hidden_states.shape[1], device=hidden_states.device).unsqueeze(0) + "
-                  "(past_key_values.get_seq_length() if past_key_values is not None else 0)"),
-)  # fmt: skip
+    test="step",
+    control="position_ids given",
+    repair=Repair(
+        "bamba.modeling_bamba:BambaModel.forward",
+        "torch.arange(hidden_states.shape[1], device=hidden_states.device).unsqueeze(0)",
+        "torch.arange(hidden_states.shape[1], device=hidden_states.device).unsqueeze(0) + "
+        "(past_key_values.get_seq_length() if past_key_values is not None else 0)",
+    ),
+)
 def bamba_positions() -> list[Shown]:
     model = build("bamba", attn_layer_indices=[1], mamba_n_heads=8, mamba_d_head=16, mamba_d_state=16)
     x, full = text(), model(text()).logits
@@ -198,11 +211,13 @@ def bamba_positions() -> list[Shown]:
 
 
 @bug(
-    "The cache has a window, and the full pass has none", "moshi",
+    "The cache has a window, and the full pass has none",
+    "moshi",
     where=("models/moshi/modeling_moshi.py:775",),
     sees="A text longer than sliding_window (3000) has other logits in generate than in one pass.",
-    test="generate", control="a window that the text does not fill",
-)  # fmt: skip
+    test="generate",
+    control="a window that the text does not fill",
+)
 def moshi_window() -> list[Shown]:
     def of_window(size: int) -> float:
         return against_pass(build("moshi", sliding_window=size, head_dim=16, ffn_dim=96, num_codebooks=2))
@@ -211,11 +226,13 @@ def moshi_window() -> list[Shown]:
 
 
 @bug(
-    "A static cache is read with the mask of its whole length", "gpt_neo",
+    "A static cache is read with the mask of its whole length",
+    "gpt_neo",
     where=("models/gpt_neo/modeling_gpt_neo.py:115",),
     sees='generate(cache_implementation="static") gives other tokens, without an error.',
-    test="static", control="the default cache",
-)  # fmt: skip
+    test="static",
+    control="the default cache",
+)
 def gpt_neo_static() -> list[Shown]:
     model = build("gpt_neo", plain=True, vocab_size=99, hidden_size=64, num_layers=2, num_heads=4, window_size=8,
                   attention_types=[[["global", "local"], 1]], max_position_embeddings=64, initializer_range=0.3,
@@ -224,12 +241,14 @@ def gpt_neo_static() -> list[Shown]:
 
 
 @bug(
-    "Beams change places, and the state of linear attention does not", "minimax",
+    "Beams change places, and the state of linear attention does not",
+    "minimax",
     where=("models/minimax/modeling_minimax.py:72",),
     sees="Beam search gives other texts with a cache than without.",
-    test="beams", control="greedy decoding, the same two ways",
+    test="beams",
+    control="greedy decoding, the same two ways",
     known="huggingface/transformers#46612 is of the same class, in other models",
-)  # fmt: skip
+)
 def minimax_beams() -> list[Shown]:
     """The share of ten prompts whose texts differ."""
     model = build("minimax", head_dim=16, num_local_experts=2, num_experts_per_tok=2, block_size=16,
@@ -264,22 +283,28 @@ def mamba_chunks() -> list[Shown]:
                   "attn_layer_period": 2, "attn_layer_offset": 1, "num_key_value_heads": 4,
                   "attention_hidden_size": 128, "attention_head_dim": 32},
     }  # fmt: skip
-    found = []
-    for kind, fields in own.items():
-        model = build(kind, **fields)
+    sizes = []
+    for model_type, fields in own.items():
+        model = build(model_type, **fields)
         full = model(text()).logits[:, 12:]
-        found.append(Shown(kind, off(continued(model, [12]), full), off(continued(model, [1] * 12), full)))
-    return found
+        sizes.append(Shown(model_type, off(continued(model, [12]), full), off(continued(model, [1] * 12), full)))
+    return sizes
 
 
 @bug(
-    "A floor of the time step holds in the prefill and not in a step", "zamba2", "nemotron_h",
-    where=("models/zamba2/modeling_zamba2.py:669", "models/zamba2/modeling_zamba2.py:819",
-           "models/nemotron_h/modeling_nemotron_h.py:414"),
+    "A floor of the time step holds in the prefill and not in a step",
+    "zamba2",
+    "nemotron_h",
+    where=(
+        "models/zamba2/modeling_zamba2.py:669",
+        "models/zamba2/modeling_zamba2.py:819",
+        "models/nemotron_h/modeling_nemotron_h.py:414",
+    ),
     sees="Decoding drifts away from a forward pass by a percent or so.",
-    test="step", control="time_step_min 1e-9, so that the floor is never reached",
+    test="step",
+    control="time_step_min 1e-9, so that the floor is never reached",
     known="huggingface/transformers#48989 and #47513, for Nemotron-H",
-)  # fmt: skip
+)
 def time_step_floor() -> list[Shown]:
     own: dict[str, dict[str, Any]] = {
         "zamba2": {"num_key_value_heads": 4, "n_mamba_heads": 8, "mamba_headdim": 16, "mamba_expand": 2,
@@ -288,14 +313,14 @@ def time_step_floor() -> list[Shown]:
         "nemotron_h": {"layers_block_type": ["mamba", "attention"], "mamba_num_heads": 8, "mamba_head_dim": 16,
                        "n_groups": 1, "ssm_state_size": 16, "head_dim": 16},
     }  # fmt: skip
-    found = []
-    for kind, fields in own.items():
+    differences = []
+    for model_type, fields in own.items():
         sizes = []
         for floor in (1e-3, 1e-9):
-            model = build(kind, time_step_min=floor, **fields)
+            model = build(model_type, time_step_min=floor, **fields)
             sizes.append(off(continued(model, [1] * 12), model(text()).logits[:, 12:]))
-        found.append(Shown(kind, *sizes))
-    return found
+        differences.append(Shown(model_type, *sizes))
+    return differences
 
 
 @bug(
@@ -318,11 +343,14 @@ def packing() -> list[Shown]:
 
 
 @bug(
-    "alibi=False is stored and never read", "mpt", where=("models/mpt/modeling_mpt.py:317",),
+    "alibi=False is stored and never read",
+    "mpt",
+    where=("models/mpt/modeling_mpt.py:317",),
     sees="A checkpoint that was trained without ALiBi is run with it; attn_config's alibi, alibi_bias_max and "
     "learned_pos_emb change nothing.",
-    test="knobs", control="a bias of zero",
-)  # fmt: skip
+    test="knobs",
+    control="a bias of zero",
+)
 def mpt_flags() -> list[Shown]:
     from transformers.models.mpt import modeling_mpt
 
@@ -341,14 +369,18 @@ def mpt_flags() -> list[Shown]:
 
 
 @bug(
-    "The number of channels that rotate is documented and never read", "minimax_m3_vl_text",
-    where=("models/minimax_m3_vl/configuration_minimax_m3_vl.py:109",
-           "models/minimax_m3_vl/modeling_minimax_m3_vl.py:296"),
+    "The number of channels that rotate is documented and never read",
+    "minimax_m3_vl_text",
+    where=(
+        "models/minimax_m3_vl/configuration_minimax_m3_vl.py:109",
+        "models/minimax_m3_vl/modeling_minimax_m3_vl.py:296",
+    ),
     sees="rotary_dim is 64 by default and all 128 channels of a head rotate; partial_rotary_factor in rope_parameters "
     "is read, which the default does not have.",
-    test="knobs", control="partial_rotary_factor 0.5 in rope_parameters",
+    test="knobs",
+    control="partial_rotary_factor 0.5 in rope_parameters",
     known="huggingface/transformers#48241 is the same in MiniMax-M2, mended in #48486",
-)  # fmt: skip
+)
 def minimax_m3_part() -> list[Shown]:
     """By how many of the 64 channels that should stay, over 64, the rotation is too wide."""
     from transformers.models.minimax_m3_vl import MiniMaxM3VLTextConfig
@@ -371,11 +403,11 @@ def packing_by_default() -> Shown:
 # ---- what they share -------------------------------------------------------------------------------------------------
 
 
-def build(kind: str, *, plain: bool = False, **fields: Any) -> Any:
+def build(model_type: str, *, plain: bool = False, **fields: Any) -> Any:
     """A model with random weights, always the same; sizes are `SIZES` unless `plain`."""
     from transformers import AutoConfig, AutoModelForCausalLM
 
-    config = AutoConfig.for_model(kind, **({} if plain else SIZES) | fields)
+    config = AutoConfig.for_model(model_type, **({} if plain else SIZES) | fields)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         return AutoModelForCausalLM.from_config(config).eval()
@@ -391,7 +423,7 @@ def off(out: Tensor, reference: Tensor) -> float:
     return float((out - reference).abs().max() / reference.square().mean().sqrt())
 
 
-def against_pass(model: Any, **how: Any) -> float:
+def against_pass(model: Any, **options: Any) -> float:
     """How far logits of generate, with the text's own tokens forced, are from those of one pass."""
     x = text()
 
@@ -402,7 +434,7 @@ def against_pass(model: Any, **how: Any) -> float:
 
     out = model.generate(
         x[:, :GIVEN], max_new_tokens=x.shape[1] - GIVEN, eos_token_id=None, do_sample=False, output_logits=True,
-        return_dict_in_generate=True, logits_processor=[force], disable_compile=True, **how,
+        return_dict_in_generate=True, logits_processor=[force], disable_compile=True, **options,
     )  # fmt: skip
     return off(torch.stack(out.logits, 1), model(x, use_cache=False).logits[:, GIVEN - 1 : -1])
 
@@ -419,11 +451,11 @@ def continued(model: Any, sizes: list[int]) -> Tensor:
     return torch.cat(outs, 1)
 
 
-def leak(model: Any, **how: Any) -> float:
+def leak(model: Any, **options: Any) -> float:
     """How far the second of two documents in a row is from itself alone."""
     x = text()
     positions = torch.cat((torch.arange(9), torch.arange(15)))[None]
-    return off(model(x, position_ids=positions, **how).logits[:, 9:], model(x[:, 9:], **how).logits)
+    return off(model(x, position_ids=positions, **options).logits[:, 9:], model(x[:, 9:], **options).logits)
 
 
 @contextlib.contextmanager

@@ -100,8 +100,7 @@ class Choice:
         return next(i for i, v in enumerate(self.values) if v is known or (type(v) is type(known) and v == known))
 
     def spec(self) -> dict[str, Any]:
-        return {"kind": "choice", "name": self.name, "labels": list(self.labels),
-                "start": self.index(self.start)}  # fmt: skip
+        return {"kind": "choice", "name": self.name, "labels": list(self.labels), "start": self.index(self.start)}
 
 
 @dataclass(frozen=True)
@@ -134,11 +133,11 @@ def controls(function: Callable[..., Any], abbreviations: Mapping[str, Any]) -> 
         required = parameter.default is parameter.empty and parameter.kind not in (2, 4)
         if required and name not in abbreviations:
             raise ValueError(f"{name!r} of {_name(function)}() has neither a control nor a default: give it one")
-    made = []
+    out = []
     for name, abbreviation in abbreviations.items():
         default = parameters[name].default if name in parameters else inspect.Parameter.empty
-        made.append(_control(name, abbreviation, None if default is inspect.Parameter.empty else default))
-    return made
+        out.append(_control(name, abbreviation, None if default is inspect.Parameter.empty else default))
+    return out
 
 
 def _control(name: str, given: Any, default: Any) -> Control:

@@ -174,7 +174,7 @@ class Explorer:
         tried after `patience` seconds counts as used.
         """
         sliders = [c for c in self.controls if isinstance(c, Slider)]
-        late, found = time.monotonic() + patience, []
+        late, names_used = time.monotonic() + patience, []
         for slider in sliders:
             others = ({c.name: c.at(share) for c in sliders if c is not slider} for share in (0.3, 0.7, 0.0, 1.0))
             states = ((state, self.run(state)) for state in ({**fixed, **other} for other in ({}, *others)))
@@ -184,8 +184,8 @@ class Explorer:
                 for share in (0.0, 0.3, 0.6, 0.9, 1.0)
             )
             if any(changed):
-                found.append(slider.name)
-        return found
+                names_used.append(slider.name)
+        return names_used
 
     def spec(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """All that the front end needs to know, as JSON: nothing in it is ever read as markup."""
@@ -239,7 +239,7 @@ class Explorer:
     @functools.cached_property
     def _ranges(self) -> list[tuple[float, float] | None]:
         """The least and the largest finite number of each view's last tensor, over the states that stand for all."""
-        found: list[tuple[float, float] | None] = [None] * len(self.views)
+        widest: list[tuple[float, float] | None] = [None] * len(self.views)
         states = [{}, *self.presets.values(), *self.corners()]
         for fixed in dict(self.variants()).values():
             for state in states:
@@ -251,15 +251,15 @@ class Explorer:
                     if isinstance(view, Lines) and view.log_y:
                         finite = finite[finite > 0]
                     if finite.numel():
-                        low, high = found[number] or (math.inf, -math.inf)
-                        found[number] = (min(low, finite.min().item()), max(high, finite.max().item()))
-        return found
+                        low, high = widest[number] or (math.inf, -math.inf)
+                        widest[number] = (min(low, finite.min().item()), max(high, finite.max().item()))
+        return widest
 
     def limits(self) -> list[tuple[float, float]]:
         """The ends of each view's numbers in every state: at the start, in presets and at the ends of sliders."""
         ends = []
-        for view, found in zip(self.views, self._ranges, strict=True):
-            low, high = found or (0.0, 1.0)
+        for view, range_of_view in zip(self.views, self._ranges, strict=True):
+            low, high = range_of_view or (0.0, 1.0)
             log = isinstance(view, Lines) and view.log_y
             if isinstance(view, Heatmap) and view.scale == "diverging":
                 high = max(abs(low), abs(high))

@@ -40,8 +40,8 @@ class _Bound(nn.Module):
 
     def forward(self, *inputs: Any) -> tuple[Tensor, ...]:
         arguments = dict(zip(self.names, inputs, strict=True))
-        found = (self.explorer.read(self.explorer.function(**arguments, **fixed)) for fixed in self.choices)
-        return tuple(t + 0 for each in found for t in each)
+        outputs = (self.explorer.read(self.explorer.function(**arguments, **fixed)) for fixed in self.choices)
+        return tuple(t + 0 for each in outputs for t in each)
 
 
 def graphs(explorer: Explorer) -> dict[str, bytes]:
@@ -53,13 +53,13 @@ def graphs(explorer: Explorer) -> dict[str, bytes]:
             f"more than {MOST_VARIANTS}: make some of them sliders, or split the explorer"
         )
     try:
-        found = _export(explorer, list(variants.values()))
+        programs = _export(explorer, list(variants.values()))
     except ExportError:  # one by one, so that the message names the choices that cannot be exported
-        found = [graph for fixed in variants.values() for graph in _export(explorer, [fixed])]
-    made = dict(zip(variants, map(_settled, found), strict=True))
-    for key, graph in made.items():
+        programs = [graph for fixed in variants.values() for graph in _export(explorer, [fixed])]
+    by_choice = dict(zip(variants, map(_settled, programs), strict=True))
+    for key, graph in by_choice.items():
         _verify(explorer, variants[key], graph)
-    return made
+    return by_choice
 
 
 def used(graph: bytes) -> list[str]:
@@ -127,10 +127,10 @@ def _settled(graph: bytes) -> bytes:
         options.optimized_model_filepath = str(path)
         for without in ([], ["ConstantFolding"]):
             onnxruntime.InferenceSession(graph, options, disabled_optimizers=without)
-            found = path.read_bytes()
-            if len(found) <= GROWTH * len(graph) + SPARE:
+            content = path.read_bytes()
+            if len(content) <= GROWTH * len(graph) + SPARE:
                 break
-    return found
+    return content
 
 
 def _typical(control: Slider, value: Any) -> Any:

@@ -18,8 +18,8 @@ def tree(tex: str) -> list[Any]:
 
     places: list[str] = []
 
-    def numbered(found: re.Match[str]) -> str:
-        places.append(found[1])
+    def numbered(match: re.Match[str]) -> str:
+        places.append(match[1])
         return f"{{{FIRST + len(places) - 1}}}"
 
     return _listed(convert_to_element(re.sub(PLACE, numbered, tex), display="block"), places)

@@ -247,13 +247,13 @@ def _trait(control: Control) -> traitlets.TraitType[Any, Any]:
         tag = {"sync": True, "to_json": to_json, "from_json": from_json}
     else:
         tag = {"sync": True}
-    kind: Any = traitlets.Bool
+    trait: Any = traitlets.Bool
     if isinstance(control, Slider):
-        kind = traitlets.Int if control.integer else traitlets.Float
+        trait = traitlets.Int if control.integer else traitlets.Float
     elif isinstance(control, Choice):
-        kind = traitlets.Any
+        trait = traitlets.Any
 
-    class Checked(kind):
+    class Checked(trait):
         def validate(self, obj: Any, value: Any) -> Any:
             value = super().validate(obj, value) if hasattr(super(), "validate") else value
             try:

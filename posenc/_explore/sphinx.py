@@ -46,7 +46,7 @@ def _scripts(app: Any, page: str, template: str, context: dict[str, Any], doctre
     if "pe-panel" in context.get("body", ""):
         app.add_js_file("posenc/page.js", loading_method="async", **{"data-early": "yes"})
         folder = Path(app.outdir) / "_static" / "posenc" / "graphs"
-        context["body"] = DATA.sub(lambda found: _apart(found[1], folder), context["body"])
+        context["body"] = DATA.sub(lambda match: _apart(match[1], folder), context["body"])
 
 
 def _apart(data: str, folder: Path) -> str:

@@ -16,9 +16,9 @@ def rounding(x: Tensor) -> float:
     return 1e3 * torch.finfo(x.dtype).eps * float(x.abs().max())
 
 
-def change_of(found: Tensor, expected: Tensor) -> Tensor:
+def change_of(actual: Tensor, expected: Tensor) -> Tensor:
     """By how much outputs differ, in units of the spread: (B, H, L, d) -> (L,), the largest of a position."""
-    change = (found - expected).abs() / spread(expected)
+    change = (actual - expected).abs() / spread(expected)
     return change.amax((0, 1, 3))
 
 

@@ -56,14 +56,14 @@ def consistent(p: Probe) -> Measurement:
     if far >= more:
         long = torch.cat((long, torch.tensor([far])))
     tokens = p.tokens(2)
-    found = []
+    sizes = []
     for pos in (short, long):
         q, k, v = p.qkv_of_repeats(tokens, pos)
         score = p.scores(q[:, :, :n], k, pos[:n], pos)[..., :n]  # (2, H, n, n)
         score = score.tril() if p.encoding.causal_only else score
         value = torch.stack([p.values(v[:1], pos[i : i + 1], pos)[:n] for i in (0, n - 1)])  # (2, n, H, d)
-        found.append((score, value))
-    (score, value), (later, later_value) = found
+        sizes.append((score, value))
+    (score, value), (later, later_value) = sizes
     need_finite(score, value, later, later_value)
     change = (later - score).abs() / spread(score)
     value_change = (later_value - value).abs() / spread(value)

@@ -60,24 +60,24 @@ def linear(p: Probe) -> Measurement:
 
 def _vectors(p: Probe, pos: Tensor) -> dict[str, Tensor]:
     """What stands for a position at each open door, (groups, contents, positions, features): one map for a group."""
-    n, doors, found = len(pos), p.encoding.doors, {}
+    n, doors, vectors = len(pos), p.encoding.doors, {}
     if "embed" in doors:
         x = repeated(p.tokens(2), pos)
-        found["embed"] = (p.encoding.embed(x, pos) - x)[None]
+        vectors["embed"] = (p.encoding.embed(x, pos) - x)[None]
     content = p.random(8, p.heads, 1, p.head_dim, seed=3).expand(-1, -1, n, -1)
     for door in ("query", "key"):
         if door in doors:
-            found[door] = getattr(p.encoding, door)(content, pos).transpose(0, 1)
+            vectors[door] = getattr(p.encoding, door)(content, pos).transpose(0, 1)
     if "score_bias" in doors or "rescale" in doors:
         q = p.random(p.head_dim + 2, p.heads, 1, p.head_dim, seed=4)  # enough to see all that is linear in a query
         k = p.random(1, p.heads, 1, p.head_dim, seed=5).expand(len(q), -1, n, -1)
         score = p.scores(q, k, pos[-1:], pos)  # (C, H, 1, L)
-        found["score_bias" if "score_bias" in doors else "rescale"] = score.permute(2, 3, 0, 1).flatten(2)[None]
+        vectors["score_bias" if "score_bias" in doors else "rescale"] = score.permute(2, 3, 0, 1).flatten(2)[None]
     if "mix" in doors:
         v = p.random(1, p.heads, 1, p.head_dim, seed=5).expand(-1, -1, n, -1)
-        found["mix"] = p.values(v, pos[-1:], pos).flatten(1)[None, None]
-    need_finite(*found.values())
-    return found
+        vectors["mix"] = p.values(v, pos[-1:], pos).flatten(1)[None, None]
+    need_finite(*vectors.values())
+    return vectors
 
 
 def _moves(vectors: Tensor) -> Tensor:

@@ -101,7 +101,7 @@ class Report:
 
     def table(self) -> Table:
         """A row for each property: its name, the wish, the verdict and the finding."""
-        rows = [[found.name, found.wish, _strong(found.verdict), found.finding] for found in self]
+        rows = [[result.name, result.wish, _strong(result.verdict), result.finding] for result in self]
         columns = ["property", "wish", "verdict", "what was found"]
         return Table(columns, rows, caption=f"{self.name}, measured", note=f"{self._told()}. {self.note}")
 
@@ -109,7 +109,7 @@ class Report:
         return "; ".join(f"{name} {value}" for name, value in self.facts.items())
 
     def __repr__(self) -> str:
-        rows = Table(["", "", ""], [[found.name, found.verdict, found.finding] for found in self])
+        rows = Table(["", "", ""], [[result.name, result.verdict, result.finding] for result in self])
         return "\n".join([f"{self.name}: {self._told()}", *textwrap.wrap(self.note, WIDTH), rows.text(WIDTH)])
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:

@@ -21,7 +21,7 @@ from typing import Any
 from torch import nn
 
 from posenc.audit.adapters.called import needed
-from posenc.audit.adapters.protocol import first_line, said
+from posenc.audit.adapters.protocol import error_line, first_line
 from posenc.audit.checks import CHECKS
 from posenc.audit.config import Reading, read_config
 from posenc.audit.printable import printable
@@ -75,27 +75,27 @@ def main(arguments: list[str] | None = None) -> int:
 def _line(error: BaseException) -> str:
     """An error in one line, with its class unless the sentence is posenc's own."""
     own = type(error) is ValueError or type(error).__module__.split(".")[0] in ("posenc", "__main__")
-    return first_line(error, 400) if own and str(error) else said(error, 400)
+    return first_line(error, 400) if own and str(error) else error_line(error, 400)
 
 
 def parser() -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser(
+    command = argparse.ArgumentParser(
         prog="posenc-audit", description=ABOUT, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    made.add_argument("what", metavar="WHAT", nargs="?", help="a folder, or MODULE:OBJECT")
-    made.add_argument("--only", metavar="TESTS", help="names of tests, with commas between them")
-    made.add_argument("--more", action="store_true", help="tests that take longer or are rarely needed, too")
-    made.add_argument("--weights", action="store_true", help="keep the weights as they are; draw none")
-    made.add_argument("--json", metavar="FILE", help="write all findings as JSON; - is the terminal, without the table")
-    made.add_argument("--html", metavar="FILE", help="write a page that needs nothing else, for a bug report")
-    made.add_argument("--config", action="store_true", help="only read the folder's config.json, and build nothing")
-    made.add_argument("--knobs", action="store_true", help="look for fields of the config.json that are never read")
-    made.add_argument("--tokens", type=int, default=24, help="length of the text (default: 24)")
-    made.add_argument("--seed", type=int, default=0, help="of texts and weights (default: 0)")
-    made.add_argument("--seconds", type=float, default=8.0, help="that one test may take (default: 8)")
-    made.add_argument("--list", action="store_true", help="list the tests")
-    made.add_argument("--quiet", action="store_true", help="no progress")
-    return made
+    command.add_argument("what", metavar="WHAT", nargs="?", help="a folder, or MODULE:OBJECT")
+    command.add_argument("--only", metavar="TESTS", help="names of tests, with commas between them")
+    command.add_argument("--more", action="store_true", help="tests that take longer or are rarely needed, too")
+    command.add_argument("--weights", action="store_true", help="keep the weights as they are; draw none")
+    command.add_argument("--json", metavar="FILE", help="write all findings as JSON; - is the terminal, without the table")
+    command.add_argument("--html", metavar="FILE", help="write a page that needs nothing else, for a bug report")
+    command.add_argument("--config", action="store_true", help="only read the folder's config.json, and build nothing")
+    command.add_argument("--knobs", action="store_true", help="look for fields of the config.json that are never read")
+    command.add_argument("--tokens", type=int, default=24, help="length of the text (default: 24)")
+    command.add_argument("--seed", type=int, default=0, help="of texts and weights (default: 0)")
+    command.add_argument("--seconds", type=float, default=8.0, help="that one test may take (default: 8)")
+    command.add_argument("--list", action="store_true", help="list the tests")
+    command.add_argument("--quiet", action="store_true", help="no progress")
+    return command
 
 
 def _audit(args: argparse.Namespace) -> int:
@@ -148,26 +148,26 @@ def imported(what: str) -> Any:
     if "" not in sys.path and os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
     try:
-        found: Any = importlib.import_module(module_name)
+        value: Any = importlib.import_module(module_name)
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # what is imported may raise anything
         raise Cannot(f"{module_name} cannot be imported: {_raised(error)}") from error
     for part in name.split("."):
-        if not hasattr(found, part):
+        if not hasattr(value, part):
             raise Cannot(f"{module_name} has no {name!r}")
-        found = getattr(found, part)
-    if isinstance(found, nn.Module) or not callable(found):
-        return found
-    wanted = needed(found)
-    if wanted and inspect.isclass(found):
+        value = getattr(value, part)
+    if isinstance(value, nn.Module) or not callable(value):
+        return value
+    wanted = needed(value)
+    if wanted and inspect.isclass(value):
         raise Cannot(
             f"{what} is a class that needs {', '.join(wanted)}: name an object of it, or a function that makes one"
         )
     if wanted:
-        return found
+        return value
     try:
-        return found()
+        return value()
     except KeyboardInterrupt:
         raise
     except BaseException as error:
@@ -177,7 +177,7 @@ def imported(what: str) -> Any:
 def _raised(error: BaseException) -> str:
     """What code that was imported raised, and what to do where it ends the program."""
     ends = ": put what runs and ends under if __name__ == '__main__'" if isinstance(error, SystemExit) else ""
-    return said(error) + ends
+    return error_line(error) + ends
 
 
 def _config(args: argparse.Namespace) -> int:

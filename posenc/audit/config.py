@@ -68,16 +68,16 @@ def _rows(name: str, reading: Reading, length: int | None) -> Iterator[list[Any]
     end = [grows and grows / 1024, total / 1024**3 if total and (length or reading.context) else None]
     used = dict(Counter(layer.rotation for layer in reading.layers if layer.rotation is not None))
     if not used:
-        kinds = ", ".join(f"{count} {kind}" for kind, count in reading.kinds.items())
+        kinds = ", ".join(f"{count} {name_of_rotation}" for name_of_rotation, count in reading.kinds.items())
         yield [name, kinds, reading.scheme, None, None, None, reading.context, None, None, None, None, *end]
-    for kind, count in used.items():
-        one = reading.rotations[kind]
-        if one is None:
+    for name_of_rotation, count in used.items():
+        rotation = reading.rotations[name_of_rotation]
+        if rotation is None:
             continue
         far = length or reading.context
-        new = one.new_planes(far) if far else None
-        where = f"{count} {kind.removesuffix('_attention')}".strip()
+        new = rotation.new_planes(far) if far else None
+        where = f"{count} {name_of_rotation.removesuffix('_attention')}".strip()
         yield [
-            name, where, "rope", one.base, one.rope_type, one.trained, one.context, one.planes, one.never_turned,
-            None if new is None else len(new), one.bound, *end,
+            name, where, "rope", rotation.base, rotation.rope_type, rotation.trained, rotation.context, rotation.planes, rotation.never_turned,
+            None if new is None else len(new), rotation.bound, *end,
         ]  # fmt: skip

@@ -20,8 +20,8 @@ from torch import Tensor
 
 from posenc.audit.adapters.hf.adapter import TransformersAdapter
 from posenc.audit.adapters.hf.special import READ_ELSEWHERE
-from posenc.audit.adapters.hf.tiny import made, quiet, tiny
-from posenc.audit.probe import off
+from posenc.audit.adapters.hf.tiny import configuration, quiet, tiny
+from posenc.audit.probe import deviation
 from posenc.audit.weights import randomise
 from posenc.pictures.table import Table
 
@@ -53,7 +53,7 @@ class Knob:
     other: Any
     verdict: str
     """"read", "sleeps" until a switch is turned, "twice" there, "never read", or "refused" by the class."""
-    off: float | None = None
+    deviation: float | None = None
     """How far logits change, over their root mean square; None where shapes of weights do, or the class refuses."""
     note: str = ""
 
@@ -73,8 +73,8 @@ def knobs(what: Any) -> list[Knob]:
     """
     with quiet(), torch.no_grad():
         trial = _Trial(tiny(what).model)
-        found = [trial.turned(path, value) for path, value in fields(trial.fields)]
-        return [trial.explained(knob, found) if knob.verdict == UNREAD else knob for knob in found]
+        rows = [trial.turned(path, value) for path, value in fields(trial.fields)]
+        return [trial.explained(knob, rows) if knob.verdict == UNREAD else knob for knob in rows]
 
 
 def fields(config: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
@@ -131,9 +131,9 @@ def others(value: Any) -> list[Any]:
     return [0.5 * value, 20 * value] if value else [1.0]
 
 
-def table(found: list[Knob], source: str = "") -> Table:
+def table(knobs: list[Knob], source: str = "") -> Table:
     """A row for each field, those first that nobody reads."""
-    rows = sorted(found, key=lambda knob: (knob.verdict != UNREAD, knob.verdict == READ))
+    rows = sorted(knobs, key=lambda knob: (knob.verdict != UNREAD, knob.verdict == READ))
     return Table(
         {"field": "", "value": "", "changed to": "", "logits change": ".2g", "verdict": "", "note": ""},
         [(k.field, _short(k.value), _short(k.other), k.off, k.verdict, k.note) for k in rows],
@@ -143,9 +143,9 @@ def table(found: list[Knob], source: str = "") -> Table:
 
 def main_report(what: str | os.PathLike[str]) -> int:
     """Prints the table; 1 if a field is never read, and 0 if not."""
-    found = knobs(what)
-    print(table(found, os.fspath(what)).text(140))
-    return int(any(knob.verdict == UNREAD for knob in found))
+    rows = knobs(what)
+    print(table(rows, os.fspath(what)).text(140))
+    return int(any(knob.verdict == UNREAD for knob in rows))
 
 
 class _Trial:
@@ -178,7 +178,7 @@ class _Trial:
                 continue
             if logits is None:
                 return Knob(name, value, other, READ, None, "shapes of weights change")
-            size = off(logits, self.base)
+            size = deviation(logits, self.base)
             if size != 0:
                 return Knob(name, value, other, READ, size)
             knob = Knob(name, value, other, UNREAD, 0.0)
@@ -199,9 +199,9 @@ class _Trial:
             return _noted(knob, SLEEPS, f"read at positions beyond {TOKENS}")
         for turn in self._turns(path, all_of_them):
             if self._changes(turn, path, knob.other):
-                said = [f"{'.'.join(name)} is {value}" for name, value in turn.items() if value is not ...]
-                said += [f"{'.'.join(name)} is not given" for name, value in turn.items() if value is ...]
-                return _noted(knob, SLEEPS, f"read where {' and '.join(said)}")
+                conditions = [f"{'.'.join(name)} is {value}" for name, value in turn.items() if value is not ...]
+                conditions += [f"{'.'.join(name)} is not given" for name, value in turn.items() if value is ...]
+                return _noted(knob, SLEEPS, f"read where {' and '.join(conditions)}")
         return knob
 
     def _absent(self, path: tuple[str, ...]) -> str:
@@ -224,11 +224,11 @@ class _Trial:
         switches: dict[tuple[str, ...], Any] = {
             name: 4 for name, value in everything if _none(value) and SPEAKS.search(name[-1])
         }
-        switches |= {tuple(each.field.split(".")): not each.value for each in knobs if isinstance(each.value, bool)}
+        switches |= {tuple(knob.field.split(".")): not knob.value for knob in knobs if isinstance(knob.value, bool)}
         switches |= {
             (name,): "rope" for name in ("position_embedding_type",) if self.fields.get(name, "rope") != "rope"
         }
-        numbers = {tuple(each.field.split(".")): each.other for each in knobs if not isinstance(each.value, bool)}
+        numbers = {tuple(knob.field.split(".")): knob.other for knob in knobs if not isinstance(knob.value, bool)}
         dropped: list[dict[tuple[str, ...], Any]] = [{}, *({name: ...} for name in lists)]
         for less in dropped:
             for size in (0, 1, 2):
@@ -245,7 +245,7 @@ class _Trial:
             without, with_it = self._logits(turn, far), self._logits({**turn, path: other}, far)
         except Exception:  # fields that contradict each other: then this switch explains nothing
             return False
-        return without is not None and (with_it is None or off(with_it, without) != 0)
+        return without is not None and (with_it is None or deviation(with_it, without) != 0)
 
     def _logits(self, changes: Mapping[tuple[str, ...], Any], far: int = 0) -> Tensor | None:
         """Logits with these fields; None where the same weights do not fit. `...` leaves a field out."""
@@ -260,7 +260,7 @@ class _Trial:
                 at[path[-1]] = value
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
-            model = self.cls._from_config(made(self.config_cls, changed)).eval()
+            model = self.cls._from_config(configuration(self.config_cls, changed)).eval()
         for name, parameter in model.named_parameters():
             if name in self.weights:
                 if self.weights[name].shape != parameter.shape:
@@ -277,5 +277,5 @@ def _noted(knob: Knob, verdict: str, note: str) -> Knob:
 
 
 def _short(value: Any) -> str:
-    said = str(value)
-    return said if len(said) <= 24 else said[:23] + "…"
+    text = str(value)
+    return text if len(text) <= 24 else text[:23] + "…"

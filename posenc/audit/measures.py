@@ -21,12 +21,15 @@ DTYPE = re.compile(r"dtype|[Dd]ouble|same type|Half|[Ff]loat|not implemented for
 
 
 @contextlib.contextmanager
-def quiet(said: io.StringIO) -> Iterator[None]:
+def quiet(printed: io.StringIO) -> Iterator[None]:
     """No gradients, no warnings, nothing printed but into `said`, and the random state as before."""
     with (
-        contextlib.redirect_stdout(said), contextlib.redirect_stderr(io.StringIO()), warnings.catch_warnings(),
-        torch.random.fork_rng(devices=[]), torch.no_grad(),
-    ):  # fmt: skip
+        contextlib.redirect_stdout(printed),
+        contextlib.redirect_stderr(io.StringIO()),
+        warnings.catch_warnings(),
+        torch.random.fork_rng(devices=[]),
+        torch.no_grad(),
+    ):
         warnings.simplefilter("ignore")
         yield
 
@@ -71,8 +74,8 @@ class Measures:
 
     def knows(self, attribute: str) -> bool | None:
         """What the adapter says of the model: `causal`, `recurrent`, `packs`; None if it does not say."""
-        said = getattr(self.probe.adapter, attribute, None)
-        return None if said is None else bool(said)
+        answer = getattr(self.probe.adapter, attribute, None)
+        return None if answer is None else bool(answer)
 
     @property
     def printed(self) -> int:
@@ -91,10 +94,10 @@ class Measures:
             try:
                 with quiet(self._said):
                     probe = Probe(adapter, **self._same())
-                    found = measure(name, self._timed(probe))
+                    measured = measure(name, self._timed(probe))
             except Exception:
                 continue
-            if found.off is not None and found.off <= self.tolerance:
+            if measured.off is not None and measured.off <= self.tolerance:
                 return words
         return ""
 
@@ -102,16 +105,16 @@ class Measures:
         with quiet(self._said):
             if name not in ("again", "again_seeded", "fresh") and "fresh" in self._known and self.bad("fresh"):
                 self.probe.refresh()
-            found = measure(name, self._timed(self.probe))
-            odd = (found.off is not None and found.off != found.off) or (
-                found.raised and DTYPE.search(str(found.refused))
+            measured = measure(name, self._timed(self.probe))
+            odd = (measured.off is not None and measured.off != measured.off) or (
+                measured.raised and DTYPE.search(str(measured.refused))
             )
             if odd and self.probe.full.dtype == torch.float64 and (single := self._in_single()) is not None:
-                again = measure(name, self._timed(single))
-                if not again.raised or again.off is not None:
+                in_float32 = measure(name, self._timed(single))
+                if not in_float32.raised or in_float32.off is not None:
                     self.in_single.append(name)
-                    found = again
-        return found
+                    measured = in_float32
+        return measured
 
     def _in_single(self) -> Probe | None:
         """The same model in float32."""

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from posenc.audit.adapters.protocol import Adapter, Refused, Unfit, ask, device_of, found
+from posenc.audit.adapters.protocol import Adapter, Refused, Unfit, ask, device_of, logits_of
 
 PADS = 5
 
@@ -76,7 +76,7 @@ class Probe:
     def logits(self, tokens: Tensor, positions: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
         """Logits (B, L, V); raises Unfit if they have another shape, and Slow after the deadline."""
         self.in_time()
-        out = found(ask(self.adapter.logits, tokens, positions, mask))
+        out = logits_of(ask(self.adapter.logits, tokens, positions, mask))
         if out.shape[:2] != tokens.shape:
             raise Unfit(_wrong(tokens, out))
         return out
@@ -94,9 +94,11 @@ class Probe:
             part = slice(done, done + size)
             done += size
             out, state = step(
-                tokens[:, part], state, None if positions is None else positions[:, part],
+                tokens[:, part],
+                state,
+                None if positions is None else positions[:, part],
                 None if mask is None else mask[:, : mask.shape[1] - tokens.shape[1] + done],
-            )  # fmt: skip
+            )
             if out.shape[:2] != (len(tokens), size):
                 raise Unfit(_wrong(tokens[:, part], out))
             outs.append(out)
@@ -194,7 +196,7 @@ def off(out: Tensor, reference: Tensor) -> float:
 
 
 def _wrong(tokens: Tensor, out: Tensor) -> str:
-    said = f"tokens are {tuple(tokens.shape)}, and logits {tuple(out.shape)}: return (B, L, V), a row for each token"
+    message = f"tokens are {tuple(tokens.shape)}, and logits {tuple(out.shape)}: return (B, L, V), a row for each token"
     if out.shape[1] == 1:
-        said += "; a model that returns the last row only, unless it has targets, needs a function around it"
-    return said
+        message += "; a model that returns the last row only, unless it has targets, needs a function around it"
+    return message

@@ -103,13 +103,13 @@ class Report:
             Verdict.PROPERTY: ("is a property of the scheme", "are properties of the scheme"),
             Verdict.NOT_APPLICABLE: ("does not apply", "do not apply"),
         }
-        rest = [f"{count[verdict]} {said[count[verdict] > 1]}" for verdict, said in words.items() if count[verdict]]
+        rest = [f"{count[verdict]} {forms[count[verdict] > 1]}" for verdict, forms in words.items() if count[verdict]]
         fail = "fails" if len(bad) == 1 else "fail"
         later = [f.name for f in self.failures if f.cause.startswith("It follows from")]
         named = [name for name in bad if name not in later] or bad
-        told = ", ".join(named) + (f", and {len(bad) - len(named)} that follow" if len(named) < len(bad) else "")
+        failing = ", ".join(named) + (f", and {len(bad) - len(named)} that follow" if len(named) < len(bad) else "")
         good = "nothing fails" if self.tried else "no test applies"
-        begin = f"{len(bad)} of {len(self.findings)} tests {fail} ({told})" if bad else good
+        begin = f"{len(bad)} of {len(self.findings)} tests {fail} ({failing})" if bad else good
         return "; ".join([begin, *([", ".join(rest)] if rest else [])])
 
     def to_json(self, path: str | os.PathLike[str] | None = None) -> str:
@@ -123,11 +123,16 @@ class Report:
         """
         rows = [
             {
-                "name": f.name, "question": f.question, "verdict": f.verdict.value, "passed": f.passed,
-                "off": f.off if f.off is None or math.isfinite(f.off) else str(f.off), "cause": f.cause, "look": f.look,
+                "name": f.name,
+                "question": f.question,
+                "verdict": f.verdict.value,
+                "passed": f.passed,
+                "off": f.off if f.off is None or math.isfinite(f.off) else str(f.off),
+                "cause": f.cause,
+                "look": f.look,
             }
             for f in self.findings
-        ]  # fmt: skip
+        ]
         whole = {
             "passed": self.passed,
             "summary": self.summary,

@@ -15,7 +15,7 @@ from torch import nn
 from posenc._version import __version__
 from posenc.audit.adapters.called import adapt
 from posenc.audit.adapters.copies import Uncopied, copied, module_of
-from posenc.audit.adapters.protocol import TURN, Adapter, Unfit, endings, said
+from posenc.audit.adapters.protocol import TURN, Adapter, Unfit, endings, error_line
 from posenc.audit.causes import comparable, judge
 from posenc.audit.checks import CHECKS, measure
 from posenc.audit.config import Reading, read_config
@@ -87,7 +87,7 @@ def audit(
                 raise Unfit(f"{ended[0]} in one of its calls, so that this audit says nothing")
             return report
         except SystemExit as error:  # in code of the model that no test asked for, such as how it is copied
-            raise Unfit(f"the model ends the program ({said(error)}): take that out of what it runs") from error
+            raise Unfit(f"the model ends the program ({error_line(error)}): take that out of what it runs") from error
 
 
 def _report(
@@ -112,9 +112,7 @@ def _report(
     if should.reference is not None:
         with quiet(io.StringIO()):
             probe.reference = _with_weights(should.reference, probe)
-    measures = Measures(
-        probe, expects=should.scheme or getattr(probe.adapter, "scheme", None), reach=should.reach
-    )  # fmt: skip
+    measures = Measures(probe, expects=should.scheme or getattr(probe.adapter, "scheme", None), reach=should.reach)
     findings: list[Finding] = []
     for n, name in enumerate(names):
         if progress is not None:
@@ -179,11 +177,11 @@ def expected(configuration: Any, reference: Any) -> Expected:
 
 def chosen(only: Iterable[str] | None, more: bool, should: Expected | None = None) -> list[str]:
     """The names of the tests that are asked for, in the order of the report."""
-    rows = {name: each for name, each in CHECKS.items() if not each.partner}
+    rows = {name: check for name, check in CHECKS.items() if not check.partner}
     if only is None:
         should = should or Expected()
         left_out = [name for name in ("reference", "angles") if not getattr(should, name)]
-        return [name for name, each in rows.items() if (more or not each.more) and name not in left_out]
+        return [name for name, check in rows.items() if (more or not check.more) and name not in left_out]
     only = [only] if isinstance(only, str) else list(only)
     if not only:
         raise ValueError("only names no test: name one or more, or leave it out to run all")
@@ -234,12 +232,12 @@ class Source:
         """Of a copy in eval mode, with new weights if there is a seed; of the model itself if it cannot be copied."""
         if not self.copies:
             return adapt(self.model)
-        made, self._first = self._first if self._first is not None else copied(self.model), None
-        module = module_of(made)
+        model, self._first = self._first if self._first is not None else copied(self.model), None
+        module = module_of(model)
         assert self.module is not None and module is not None
         if self.module.training:
             module.eval()
-        adapter = adapt(made)
+        adapter = adapt(model)
         if self.drawn:
             draw(module, self.seed or 0)
         return adapter
@@ -270,15 +268,15 @@ def _probe(source: Source, notes: list[str], **options: Any) -> Probe:
     for dtype in (torch.float64, torch.float32) if source.copies else (None,):
         with quiet(io.StringIO()):
             adapter = source.adapter()
-        told: list[str] = []
+        remarks: list[str] = []
         try:
             if dtype is not None and adapter.module is not None:
                 adapter.module.to(dtype)
-            probe = _fitting(adapter, told, **options)
+            probe = _fitting(adapter, remarks, **options)
             if bool(probe.full.isfinite().all()) or dtype != torch.float64:
                 if dtype == torch.float32:
-                    told.append("In float32, since float64 does not run or is not finite.")
-                notes += told
+                    remarks.append("In float32, since float64 does not run or is not finite.")
+                notes += remarks
                 return probe
             del probe
         except Unfit:
@@ -287,7 +285,7 @@ def _probe(source: Source, notes: list[str], **options: Any) -> Probe:
             problem = error.with_traceback(None)  # which would keep the copy
         del adapter
     raise Unfit(
-        f"the model cannot be called with {options['tokens']} tokens: {said(problem or Exception())}"
+        f"the model cannot be called with {options['tokens']} tokens: {error_line(problem or Exception())}"
     ) from problem
 
 
@@ -323,11 +321,11 @@ def _unlike(source: Source, reference: Source | None) -> str:
     return f"cannot be copied ({reference.why})" if reference.why else ""
 
 
-def _same_names(one: Source | Adapter, other: Source) -> bool:
+def _same_names(first: Source | Adapter, other: Source) -> bool:
     """Whether both have parameters, and the same ones by name and shape."""
-    if one.module is None or other.module is None:
+    if first.module is None or other.module is None:
         return False
-    ours, theirs = ({name: p.shape for name, p in m.named_parameters()} for m in (one.module, other.module))
+    ours, theirs = ({name: p.shape for name, p in m.named_parameters()} for m in (first.module, other.module))
     return bool(ours) and ours == theirs
 
 

@@ -116,12 +116,12 @@ class _Edits(ast.NodeVisitor):
 
 
 def _without_pragmas(lines: list[str]) -> list[str]:
-    """Comments for tools, such as `# fmt: skip`, say nothing to a reader."""
+    """Comments for tools, such as `  # `, say nothing to a reader."""
     for token in reversed(_tokens(lines)):
-        if token.type == tokenize.COMMENT and (found := _PRAGMA.fullmatch(token.string)):
+        if token.type == tokenize.COMMENT and (pragma := _PRAGMA.fullmatch(token.string)):
             row = token.start[0] - 1
             lines[row] = lines[row][: token.start[1]].rstrip()
-            if found and not lines[row]:
+            if pragma and not lines[row]:
                 del lines[row]
     return lines
 
@@ -185,12 +185,12 @@ def _split_string(
     """A string within brackets becomes two below one another; brackets are put around one that ends a statement."""
     strings = [token for token in tokens if token.type == tokenize.STRING]
     long = max(strings, key=lambda token: len(token.string), default=None)
-    if long is None or not (found := re.match(r"(\w*)(['\"])(?!\2)", long.string)):
+    if long is None or not (opening := re.match(r"(\w*)(['\"])(?!\2)", long.string)):
         return None
     if before == 0:
         start = long.start[1]
         return [line[:start] + "(", f"{indent}    {line[start:]}", f"{indent})"] if long is tokens[-1] else None
-    prefix, quote = found[1], found[2]
+    prefix, quote = opening[1], opening[2]
     spaces, depth = [], 0
     for n, letter in enumerate(long.string):
         depth += "f" in prefix.lower() and {"{": 1, "}": -1}.get(letter, 0)
@@ -203,20 +203,20 @@ def _split_string(
 
 def _depths(lines: list[str], row: int) -> tuple[int, list[int], list[tokenize.TokenInfo]]:
     """The number of open brackets before a line and after each of its tokens, and these tokens."""
-    depth, before, depths, found = 0, 0, [], []
+    depth, before, depths, out = 0, 0, [], []
     for token in _tokens(lines):
         depth += (token.string in ("(", "[", "{")) - (token.string in (")", "]", "}"))
         if token.end[0] - 1 < row:
             before = depth
         elif token.start[0] - 1 == row == token.end[0] - 1:
             depths.append(depth)
-            found.append(token)
-    return before, depths, found
+            out.append(token)
+    return before, depths, out
 
 
 def _tokens(lines: list[str]) -> list[tokenize.TokenInfo]:
     """The tokens that are words, signs, strings or comments; a formatted string is one token in all versions."""
-    found: list[tokenize.TokenInfo] = []
+    out: list[tokenize.TokenInfo] = []
     opened: list[tokenize.TokenInfo] = []
     for token in tokenize.generate_tokens(io.StringIO("\n".join(lines) + "\n").readline):
         if token.type == _FSTRING[0]:
@@ -225,10 +225,10 @@ def _tokens(lines: list[str]) -> list[tokenize.TokenInfo]:
             first = opened.pop()
             if not opened:
                 text = _between(lines, first.start, token.end)
-                found.append(tokenize.TokenInfo(tokenize.STRING, text, first.start, token.end, first.line))
+                out.append(tokenize.TokenInfo(tokenize.STRING, text, first.start, token.end, first.line))
         elif not opened and token.string.strip() and token.type != tokenize.ENDMARKER:
-            found.append(token)
-    return found
+            out.append(token)
+    return out
 
 
 def _between(lines: list[str], start: tuple[int, int], end: tuple[int, int]) -> str:

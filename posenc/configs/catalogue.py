@@ -12,8 +12,8 @@ PUBLISHED = Path(__file__).parent / "published.json"
 
 @cache
 def _published() -> dict[str, dict[str, Any]]:
-    found: dict[str, dict[str, Any]] = json.loads(PUBLISHED.read_text(encoding="utf-8"))
-    return found
+    models: dict[str, dict[str, Any]] = json.loads(PUBLISHED.read_text(encoding="utf-8"))
+    return models
 
 
 def published() -> dict[str, dict[str, Any]]:

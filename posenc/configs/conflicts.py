@@ -26,9 +26,12 @@ MOST = 50
 
 
 def conflicts(
-    fields: Fields, scheme: str, layers: Sequence[Layer], rotations: Mapping[str, Rotation | None],
+    fields: Fields,
+    scheme: str,
+    layers: Sequence[Layer],
+    rotations: Mapping[str, Rotation | None],
     trained: int | None = None,
-) -> list[Remark]:  # fmt: skip
+) -> list[Remark]:
     """All warnings of one configuration.
 
     Args:
@@ -38,17 +41,17 @@ def conflicts(
         rotations: Its rotations.
         trained: The length of texts before any scaling, if it is known.
     """
-    found = list(_layers(fields, layers))
+    remarks = list(_layers(fields, layers))
     if scheme == "rope":
-        found += [*_beside(fields), *_nested(fields)]
-        for kind, parameters in sets(fields).items():
-            if parameters is not None and not kind.startswith("layer "):
-                found += _set(fields, kind, parameters)
-                if (one := rotations.get(kind)) is not None:
-                    found += _numbers(fields, kind, parameters, one, trained)
+        remarks += [*_beside(fields), *_nested(fields)]
+        for name, parameters in sets(fields).items():
+            if parameters is not None and not name.startswith("layer "):
+                remarks += _set(fields, name, parameters)
+                if (one := rotations.get(name)) is not None:
+                    remarks += _numbers(fields, name, parameters, one, trained)
     else:
-        found += _unread(fields, scheme)
-    return [*dict.fromkeys([*found, *_classes(fields, scheme)])][:MOST]
+        remarks += _unread(fields, scheme)
+    return [*dict.fromkeys([*remarks, *_classes(fields, scheme)])][:MOST]
 
 
 def _length(value: float) -> int | float:
@@ -143,26 +146,26 @@ def _nested(fields: Fields) -> Iterator[Remark]:
     named = {key: value for key, value in own(fields).items() if isinstance(value, Mapping)}
     kinds = set(map(str, fields.sequence("layer_types") or ())) | LABELS.get(fields.model_type, set())
     if named and kinds and not named.keys() & kinds:
-        of = {kind_of(kind): kind for kind in sorted(kinds)}
-        renamed = {kind: named[key] for key in named if (kind := of.get(kind_of(str(key))))}
+        of = {kind_of(name): name for name in sorted(kinds)}
+        renamed = {name: named[key] for key in named if (name := of.get(kind_of(str(key))))}
         yield Remark(
             "no-kinds",
             f"{own_name(fields)} has {shown(min(map(str, named)))}, but layer_types has "
-            f"{', '.join(shown(kind) for kind in sorted(kinds)[:8])}: use the names of layer_types.",
+            f"{', '.join(shown(name) for name in sorted(kinds)[:8])}: use the names of layer_types.",
             patch(place(fields, ""), {**dict.fromkeys(named), **renamed}),
         )
 
 
-def _set(fields: Fields, kind: str, parameters: Mapping[str, Any]) -> Iterator[Remark]:
+def _set(fields: Fields, set_name: str, parameters: Mapping[str, Any]) -> Iterator[Remark]:
     """The names in one set of rope parameters."""
-    of, name = (f" of {kind}" if kind else ""), rope_type(parameters)
+    of, name = (f" of {set_name}" if set_name else ""), rope_type(parameters)
     old, new = parameters.get("type"), parameters.get("rope_type")
     if old is not None and new is not None and old != new:
         yield Remark(
-            "two-types", f"type is {shown(old)} beside rope_type {shown(new)}{of}, and rope_type counts: leave type "
-            "out.",
-            patch(place(fields, kind, "type"), None),
-        )  # fmt: skip
+            "two-types",
+            f"type is {shown(old)} beside rope_type {shown(new)}{of}, and rope_type counts: leave type out.",
+            patch(place(fields, set_name, "type"), None),
+        )
     allowed = ANYWHERE | set(NEEDED[name]) | ALLOWED[name]
     for key in parameters:
         if key in allowed or fields.model_type in OF_TYPES.get(key, ()) or key == "finetuned":
@@ -170,7 +173,7 @@ def _set(fields: Fields, kind: str, parameters: Mapping[str, Any]) -> Iterator[R
         readers = [other for other in NEEDED if key in NEEDED[other] or key in ALLOWED[other]]
         if key == ORIGINAL and name in ("default", "linear", "dynamic", "proportional"):
             continue  # read here as the trained length, and harmless there
-        away = patch(place(fields, kind, str(key)), None)
+        away = patch(place(fields, set_name, str(key)), None)
         if readers:
             yield Remark(
                 "other-rope-type",
@@ -179,73 +182,76 @@ def _set(fields: Fields, kind: str, parameters: Mapping[str, Any]) -> Iterator[R
             )
             continue
         near = difflib.get_close_matches(str(key), sorted(allowed), n=1, cutoff=0.92)
-        meant = [each for each in near if parameters.get(each) is None]
+        meant = [alias for alias in near if parameters.get(alias) is None]
         yield Remark(
             "no-parameter",
             f"{plain(key, 80)}{of} is no rope parameter that transformers {tables.TRANSFORMERS} reads: "
             + (f"write {meant[0]}, or leave it out." if meant else "leave it out or correct its name."),
-            *[merged(patch(place(fields, kind, each), parameters[key]), away) for each in meant],
+            *[merged(patch(place(fields, set_name, alias), parameters[key]), away) for alias in meant],
             away,
         )
-    inside = parameters.get("truncate") if isinstance(own(fields).get(kind), Mapping) and name == "yarn" else None
+    inside = parameters.get("truncate") if isinstance(own(fields).get(set_name), Mapping) and name == "yarn" else None
     if inside is not None and (not inside or own(fields).get("truncate") is not None):
         yield Remark(
             "truncate-inside",
             f"truncate{of} is looked for beside the kinds of layers and not in them: put it there.",
-            merged(patch(place(fields, kind, "truncate"), None), patch(place(fields, "", "truncate"), bool(inside))),
+            merged(
+                patch(place(fields, set_name, "truncate"), None), patch(place(fields, "", "truncate"), bool(inside))
+            ),
         )
 
 
 def _numbers(
-    fields: Fields, kind: str, parameters: Mapping[str, Any], rotation: Rotation, trained: int | None
+    fields: Fields, set_name: str, parameters: Mapping[str, Any], rotation: Rotation, trained: int | None
 ) -> Iterator[Remark]:
     """The numbers of one set of rope parameters."""
-    of, name, read = (f" of {kind}" if kind else ""), rotation.rope_type, rotation.parameters
+    of, name, read = (f" of {set_name}" if set_name else ""), rotation.rope_type, rotation.parameters
     factor, before, context = read.get("factor"), read.get(ORIGINAL), rotation.context
     given = parameters.get("factor") is not None
     if name != "default" and given and factor is not None and factor < 1:
         yield Remark(
             "small-factor",
             f"factor is {factor:g}{of}, below 1, so positions move apart: write how many times longer texts become.",
-            patch(place(fields, kind, "factor")),
+            patch(place(fields, set_name, "factor")),
         )
-    nested = isinstance(own(fields).get(kind), Mapping)
-    said = parameters.get(ORIGINAL) is not None or (fields.get(ORIGINAL) is not None and not nested)
-    if name in ("yarn", "longrope", "llama3") and not said and context:
-        yield _without_original(fields, kind, of, name, factor if given else None, context, trained)
+    nested = isinstance(own(fields).get(set_name), Mapping)
+    has_original = parameters.get(ORIGINAL) is not None or (fields.get(ORIGINAL) is not None and not nested)
+    if name in ("yarn", "longrope", "llama3") and not has_original and context:
+        yield _without_original(fields, set_name, of, name, factor if given else None, context, trained)
     elif name in ("yarn", "longrope") and given and factor is not None and factor >= 1 and before and context:
-        yield from _ratio(fields, kind, of, factor, before, context)
+        yield from _ratio(fields, set_name, of, factor, before, context)
     if name == "yarn":
-        yield from _yarn(fields, kind, of, parameters, read)
+        yield from _yarn(fields, set_name, of, parameters, read)
     if name == "llama3" and read["low_freq_factor"] > read["high_freq_factor"]:
         yield Remark(
-            "freq-factors", f"low_freq_factor is above high_freq_factor{of}: exchange them.",
+            "freq-factors",
+            f"low_freq_factor is above high_freq_factor{of}: exchange them.",
             merged(
-                patch(place(fields, kind, "low_freq_factor"), read["high_freq_factor"]),
-                patch(place(fields, kind, "high_freq_factor"), read["low_freq_factor"]),
+                patch(place(fields, set_name, "low_freq_factor"), read["high_freq_factor"]),
+                patch(place(fields, set_name, "high_freq_factor"), read["low_freq_factor"]),
             ),
-        )  # fmt: skip
-    if name == "llama3" and said and context and before and before >= context:
+        )
+    if name == "llama3" and has_original and context and before and before >= context:
         yield Remark(
             "llama3-original",
             f"{ORIGINAL} is {before}{of}, not below max_position_embeddings, {context}: write the length of texts "
             "before "
             f"the scaling.",
-            _original(fields, kind),
+            _original(fields, set_name),
         )
     if rotation.dims % 2:
         beside = fields.name(*SHARE, "rotary_dim")
         yield Remark(
             "odd", f"{rotation.dims} channels rotate{of}, an odd number: change partial_rotary_factor or head_dim.",
-            patch(fields.where(beside) if beside else place(fields, kind, "partial_rotary_factor")
+            patch(fields.where(beside) if beside else place(fields, set_name, "partial_rotary_factor")
                   if parameters.get("partial_rotary_factor") else fields.where(fields.name(*HEAD_DIM) or "head_dim")),
         )  # fmt: skip
 
 
-def _original(fields: Fields, kind: str, value: Any = UNKNOWN) -> Patch:
+def _original(fields: Fields, set_name: str, value: Any = UNKNOWN) -> Patch:
     """Writes the trained length where it counts."""
-    inside = isinstance(own(fields).get(kind), Mapping) or fields.get(ORIGINAL) is None
-    return patch(place(fields, kind, ORIGINAL) if inside else fields.where(ORIGINAL), value)
+    inside = isinstance(own(fields).get(set_name), Mapping) or fields.get(ORIGINAL) is None
+    return patch(place(fields, set_name, ORIGINAL) if inside else fields.where(ORIGINAL), value)
 
 
 def _promised(fields: Fields) -> tuple[str, ...]:
@@ -255,7 +261,7 @@ def _promised(fields: Fields) -> tuple[str, ...]:
 
 
 def _without_original(
-    fields: Fields, kind: str, of: str, name: str, factor: float | None, context: int, trained: int | None
+    fields: Fields, set_name: str, of: str, name: str, factor: float | None, context: int, trained: int | None
 ) -> Remark:
     """The length before scaling is missing, so the length that is promised is taken for it.
 
@@ -263,14 +269,14 @@ def _without_original(
     """
     start = f"{ORIGINAL}{of} is missing, so max_position_embeddings, {context}, is taken for the length before scaling"
     if trained is not None:
-        return Remark("no-original", f"{start}: add {ORIGINAL}, {trained}.", _original(fields, kind, trained))
+        return Remark("no-original", f"{start}: add {ORIGINAL}, {trained}.", _original(fields, set_name, trained))
     if factor is None or factor <= 1 or name == "llama3":
-        return Remark("no-original", f"{start}: add {ORIGINAL}.", _original(fields, kind))
+        return Remark("no-original", f"{start}: add {ORIGINAL}.", _original(fields, set_name))
     long = _length(context * factor)
     short = context / factor
-    remedies: list[Patch] = [merged(_original(fields, kind, context), patch(_promised(fields), long))]
+    remedies: list[Patch] = [merged(_original(fields, set_name, context), patch(_promised(fields), long))]
     if short == int(short) and short >= 2:
-        remedies.insert(0, _original(fields, kind, int(short)))
+        remedies.insert(0, _original(fields, set_name, int(short)))
         meant = (
             f"add {ORIGINAL}, {int(short)}, if {context} is the length after scaling; if it was trained, add {context}"
         )
@@ -279,7 +285,7 @@ def _without_original(
     return Remark("no-original", f"{start}: {meant}, and write max_position_embeddings {long}.", *remedies)
 
 
-def _ratio(fields: Fields, kind: str, of: str, factor: float, before: int, context: int) -> Iterator[Remark]:
+def _ratio(fields: Fields, set_name: str, of: str, factor: float, before: int, context: int) -> Iterator[Remark]:
     """The factor, and the two lengths that it should lie between."""
     ratio, long = context / before, _length(before * factor)
     if abs(ratio / factor - 1) <= 1e-6:
@@ -294,17 +300,18 @@ def _ratio(fields: Fields, kind: str, of: str, factor: float, before: int, conte
             longer,
         )
         return
-    smaller = [patch(place(fields, kind, "factor"), ratio)] if ratio > 1 else []
+    smaller = [patch(place(fields, set_name, "factor"), ratio)] if ratio > 1 else []
     yield Remark(
         "no-ratio",
         f"factor is {factor:g}{of}, but max_position_embeddings / {ORIGINAL} is {context} / {before} = {ratio:g}, and "
         f"factor counts: write max_position_embeddings {long}" + (f", or factor {ratio:g}." if smaller else "."),
-        longer, *smaller,
-    )  # fmt: skip
+        longer,
+        *smaller,
+    )
 
 
 def _yarn(
-    fields: Fields, kind: str, of: str, parameters: Mapping[str, Any], read: Mapping[str, Any]
+    fields: Fields, set_name: str, of: str, parameters: Mapping[str, Any], read: Mapping[str, Any]
 ) -> Iterator[Remark]:
     """The ramp and the temperature of YaRN."""
     fast, slow = read.get("beta_fast") or 32, read.get("beta_slow") or 1
@@ -314,10 +321,12 @@ def _yarn(
             f"beta_fast is {fast:g}{of}, below beta_slow, {slow:g}, but it is for planes that turn more often: "
             "exchange "
             f"them.",
-            merged(patch(place(fields, kind, "beta_fast"), slow), patch(place(fields, kind, "beta_slow"), fast)),
+            merged(
+                patch(place(fields, set_name, "beta_fast"), slow), patch(place(fields, set_name, "beta_slow"), fast)
+            ),
         )
     above, below = read.get("mscale"), read.get("mscale_all_dim")
-    both = [patch(place(fields, kind, each), None) for each in ("mscale", "mscale_all_dim")]
+    both = [patch(place(fields, set_name, each), None) for each in ("mscale", "mscale_all_dim")]
     if parameters.get("attention_factor") is not None and (above or below):
         if fields.model_type not in tables.SCORES_TIMES_MSCALE or not below:
             yield Remark(
@@ -330,8 +339,8 @@ def _yarn(
         yield Remark(
             "mscale-alone",
             f"{there} stands alone{of}, but cosines and sines need both: add the other, or leave it out.",
-            patch(place(fields, kind, there), None),
-            patch(place(fields, kind, missing)),
+            patch(place(fields, set_name, there), None),
+            patch(place(fields, set_name, missing)),
         )
 
 
@@ -357,16 +366,17 @@ def _layers(fields: Fields, layers: Sequence[Layer]) -> Iterator[Remark]:
             patch(fields.where("hybrid_override_pattern")),
             patch(fields.where(name_of_count), len(pattern)),
         )
-    for kind in ("sliding", "chunked"):
-        if any(layer.kind == kind and layer.window is None for layer in layers) and fields.get(*WINDOW) is None:
-            field = "sliding_window" if kind == "sliding" else "attention_chunk_size"
-            full = ["full_attention" if layer.kind == kind else layer.name for layer in layers]
+    for word in ("sliding", "chunked"):
+        if any(layer.kind == word and layer.window is None for layer in layers) and fields.get(*WINDOW) is None:
+            field = "sliding_window" if word == "sliding" else "attention_chunk_size"
+            full = ["full_attention" if layer.kind == word else layer.name for layer in layers]
             named = fields.name("layer_types", "layers_block_type", "attention_layers")
             yield Remark(
-                "no-window", f"there are {kind} layers, but no {field}: add it, or make them full.",
+                "no-window",
+                f"there are {word} layers, but no {field}: add it, or make them full.",
                 patch(fields.where(field)),
                 *[patch(fields.where(named), full)] * bool(named),
-            )  # fmt: skip
+            )
     if fields.get("use_sliding_window") is True and fields.get("sliding_window") is None:
         yield Remark(
             "no-sliding-window",
@@ -377,9 +387,10 @@ def _layers(fields: Fields, layers: Sequence[Layer]) -> Iterator[Remark]:
     heads, keys = fields.heads(), key_heads(fields)
     if heads and keys and heads % keys:
         yield Remark(
-            "key-heads", f"{heads} heads cannot share {keys} heads of keys evenly: correct num_key_value_heads.",
+            "key-heads",
+            f"{heads} heads cannot share {keys} heads of keys evenly: correct num_key_value_heads.",
             patch(fields.where("num_key_value_heads")),
-        )  # fmt: skip
+        )
 
 
 def _unread(fields: Fields, scheme: str) -> Iterator[Remark]:
@@ -389,28 +400,28 @@ def _unread(fields: Fields, scheme: str) -> Iterator[Remark]:
     if not given or switch or scheme == "unknown":
         return
     why = "alibi is true" if scheme == "alibi" else "the model does not rotate"
-    one = len(given) == 1
+    single = len(given) == 1
     yield Remark(
         "no-rotation",
-        f"{' and '.join(given)} {'is' if one else 'are'} not read, because {why}: leave {'it' if one else 'them'} out.",
+        f"{' and '.join(given)} {'is' if single else 'are'} not read, because {why}: leave {'it' if single else 'them'} out.",
         merged(*[patch(fields.where(name), None) for name in given]),
     )
 
 
 def _classes(fields: Fields, scheme: str) -> Iterator[Remark]:
     """What classes of transformers store and do not read."""
-    version, kind, field = tables.TRANSFORMERS, fields.model_type, fields.name(*SAYS)
-    if field and kind in tables.LEARNED - tables.READS_POSITION_TYPE and scheme != "learned":
+    version, model_type, field = tables.TRANSFORMERS, fields.model_type, fields.name(*SAYS)
+    if field and model_type in tables.LEARNED - tables.READS_POSITION_TYPE and scheme != "learned":
         yield Remark(
             "position-type",
-            f"{field} is {shown(fields.get(field))}, but the class of {kind!r} in transformers {version} does not read "
+            f"{field} is {shown(fields.get(field))}, but the class of {model_type!r} in transformers {version} does not read "
             "it "
             f"and adds a table: load the model with its own code, or with a version that reads it.",
         )
     attention = fields.all.get("attn_config")
     if not isinstance(attention, Mapping):
         return
-    if kind == "dbrx" and attention.get("rope_theta") is not None:
+    if model_type == "dbrx" and attention.get("rope_theta") is not None:
         theta = number(attention["rope_theta"], fields.where("attn_config", "rope_theta"), fields.source) or 0.0
         inner = own(fields).get("rope_theta")
         if inner != theta:
@@ -420,7 +431,7 @@ def _classes(fields: Fields, scheme: str) -> Iterator[Remark]:
                 f'add rope_parameters {{"rope_type": "default", "rope_theta": {theta:g}}}.',
                 patch(fields.where("rope_parameters"), {"rope_type": "default", "rope_theta": theta}),
             )
-    if kind == "mpt":
+    if model_type == "mpt":
         for name, usual in (("alibi", True), ("alibi_bias_max", 8)):
             if attention.get(name, usual) != usual:
                 yield Remark(

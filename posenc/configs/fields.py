@@ -53,9 +53,9 @@ class Fields:
     """
 
     def __init__(
-        self, found: Mapping[str, Any], source: str, outer: Mapping[str, Any] | None = None, part: str = ""
+        self, raw: Mapping[str, Any], source: str, outer: Mapping[str, Any] | None = None, part: str = ""
     ) -> None:
-        self.all, self.source, self.outer, self.part = found, source, outer or {}, part
+        self.all, self.source, self.outer, self.part = raw, source, outer or {}, part
 
     @property
     def model_type(self) -> str:
@@ -92,60 +92,62 @@ class Fields:
 
     def context(self) -> int | None:
         """How many tokens a text may have."""
-        found = self.get(*CONTEXT)
-        endless = isinstance(found, int | float) and not isinstance(found, bool) and 1e29 < found < 1.1e30
+        value = self.get(*CONTEXT)
+        endless = isinstance(value, int | float) and not isinstance(value, bool) and 1e29 < value < 1.1e30
         return None if endless else self.whole(*CONTEXT)  # 10^30 is a tokenizer's word for "no limit"
 
     def flag(self, name: str) -> bool:
         """A field that is true or false; false where it is missing."""
-        found = self.all.get(name)
-        if found is None or isinstance(found, bool | int):
-            return bool(found)
+        value = self.all.get(name)
+        if value is None or isinstance(value, bool | int):
+            return bool(value)
         raise Unreadable(
-            "no-flag", f"{self.at(name)} is {shown(found)}, but it is a switch: write true or false",
-            patch(self.where(name), True), patch(self.where(name), False),
-        )  # fmt: skip
+            "no-flag",
+            f"{self.at(name)} is {shown(value)}, but it is a switch: write true or false",
+            patch(self.where(name), True),
+            patch(self.where(name), False),
+        )
 
     def table(self, name: str) -> Mapping[str, Any]:
         """A field that holds further fields; empty where it is missing or null."""
-        found = self.all.get(name)
-        if found is None:
+        value = self.all.get(name)
+        if value is None:
             return {}
-        if not isinstance(found, Mapping):
+        if not isinstance(value, Mapping):
             raise Unreadable(
-                "no-object", f"{self.at(name)} is {shown(found)}, but it holds fields by name: write an object, or "
-                "null",
+                "no-object",
+                f"{self.at(name)} is {shown(value)}, but it holds fields by name: write an object, or null",
                 patch(self.where(name), None),
-            )  # fmt: skip
-        return found
+            )
+        return value
 
     def sequence(self, name: str, most: int = MOST_LAYERS) -> list[Any] | None:
         """A field that holds one entry for each layer."""
-        found = self.all.get(name)
-        if found is None or isinstance(found, str):
+        value = self.all.get(name)
+        if value is None or isinstance(value, str):
             return None
-        if not isinstance(found, list | tuple):
+        if not isinstance(value, list | tuple):
             raise Unreadable(
                 "no-list",
-                f"{self.at(name)} is {shown(found)}, but it has one entry for each layer: write a list, or leave it "
+                f"{self.at(name)} is {shown(value)}, but it has one entry for each layer: write a list, or leave it "
                 f"out",
                 patch(self.where(name), None),
             )
-        if len(found) > most:
+        if len(value) > most:
             raise Unreadable(
                 "long-list",
-                f"{self.at(name)} has {len(found)} entries, but no more than {most} are read: write one entry for "
+                f"{self.at(name)} has {len(value)} entries, but no more than {most} are read: write one entry for "
                 f"each layer",
                 patch(self.where(name), None),
             )
-        return list(found)
+        return list(value)
 
     def wholes(self, name: str) -> list[int] | None:
         """A field that holds whole numbers, one for each layer or the layers that it is for."""
-        found = self.sequence(name)
-        if found is None:
+        values = self.sequence(name)
+        if values is None:
             return None
-        return [whole(each, self.where(name, f"[{n}]"), self.source, 0) or 0 for n, each in enumerate(found)]
+        return [whole(each, self.where(name, f"[{n}]"), self.source, 0) or 0 for n, each in enumerate(values)]
 
     def at(self, *names: str) -> str:
         """A field and its file, for messages."""
@@ -190,32 +192,32 @@ def number(value: Any, where: Where | str, source: str) -> float | None:
 def _number(value: str) -> Any:
     """The number that a string holds, or a question mark."""
     try:
-        found = float(value)
-        return "?" if not math.isfinite(found) else int(found) if found == int(found) else found
+        number = float(value)
+        return "?" if not math.isfinite(number) else int(number) if number == int(number) else number
     except ValueError:
         return "?"
 
 
-def whole(
-    value: Any, where: Where | str, source: str, least: int = 1, most: int = MOST_TOKENS
-) -> int | None:  # fmt: skip
+def whole(value: Any, where: Where | str, source: str, least: int = 1, most: int = MOST_TOKENS) -> int | None:
     """A whole number from `least` to `most`, or None for None."""
-    found = number(value, where, source)
-    if found is None:
+    rounded = number(value, where, source)
+    if rounded is None:
         return None
     where = (where,) if isinstance(where, str) else where
     at = f"{dotted(where)} in {source}"
-    if found != int(found) or found < least:
+    if rounded != int(rounded) or rounded < least:
         raise Unreadable(
-            "not-whole", f"{at} is {shown(value)}, but it counts: write a whole number of at least {least}",
+            "not-whole",
+            f"{at} is {shown(value)}, but it counts: write a whole number of at least {least}",
             patch(where),
-        )  # fmt: skip
-    if found > most:
+        )
+    if rounded > most:
         raise Unreadable(
-            "too-large", f"{at} is {shown(value)}, but no more than {most} are read: write a whole number up to that",
+            "too-large",
+            f"{at} is {shown(value)}, but no more than {most} are read: write a whole number up to that",
             patch(where),
-        )  # fmt: skip
-    return int(found)
+        )
+    return int(rounded)
 
 
 def load(config: Any) -> Fields:
@@ -234,10 +236,10 @@ def load(config: Any) -> Fields:
         return _text(config, "the configuration")
     if isinstance(config, str | Path):
         return _file(Path(config).expanduser())
-    found = None if isinstance(config, type) else _fields_of(config)
-    if found is None:
+    raw = None if isinstance(config, type) else _fields_of(config)
+    if raw is None:
         raise TypeError(f"config is a {type(config).__name__}: pass a folder, a config.json, a dict or a configuration")
-    return _text(found, type(config).__name__ if hasattr(config, "to_dict") else "the configuration")
+    return _text(raw, type(config).__name__ if hasattr(config, "to_dict") else "the configuration")
 
 
 def _file(path: Path) -> Fields:
@@ -250,7 +252,7 @@ def _file(path: Path) -> Fields:
             f"there is no file or folder {plain(path)}: pass a folder with a config.json, or the file"
         )
     try:
-        found = json.loads(path.read_text(encoding="utf-8-sig"))
+        content = json.loads(path.read_text(encoding="utf-8-sig"))
     except UnicodeDecodeError:
         raise ValueError(f"{plain(path)} is not text in UTF-8: pass a config.json") from None
     except json.JSONDecodeError as error:
@@ -259,18 +261,18 @@ def _file(path: Path) -> Fields:
         raise ValueError(f"{plain(path)} is nested too deeply to be a configuration: pass a config.json") from None
     except ValueError:  # a number of thousands of digits
         raise ValueError(f"{plain(path)} holds a number with too many digits: pass a config.json") from None
-    if not isinstance(found, dict):
+    if not isinstance(content, dict):
         raise ValueError(
-            f"{plain(path)} holds a {type(found).__name__}, but a configuration is an object: pass a config.json"
+            f"{plain(path)} holds a {type(content).__name__}, but a configuration is an object: pass a config.json"
         )
-    return _text(found, plain(path))
+    return _text(content, plain(path))
 
 
 def _fields_of(config: Any) -> Mapping[str, Any] | None:
     """The fields of an object: what its `to_dict` returns, or its attributes if they are those of a configuration."""
     if callable(getattr(config, "to_dict", None)):
-        found = config.to_dict()
-        return found if isinstance(found, Mapping) else None
+        content = config.to_dict()
+        return content if isinstance(content, Mapping) else None
     names = [name for name in dir(config) if not name.startswith("_")]
     known = {"model_type", "text_config", "rope_scaling", "rope_parameters", *BASE, *HIDDEN, *LAYERS, *HEADS, *HEAD_DIM}
     if not known & set(names):
@@ -279,17 +281,17 @@ def _fields_of(config: Any) -> Mapping[str, Any] | None:
     return {name: value for name, value in values.items() if not callable(value)}
 
 
-def _text(found: Mapping[str, Any], source: str) -> Fields:
+def _text(raw: Mapping[str, Any], source: str) -> Fields:
     """The innermost part that reads text. `decoder` counts only where no layers stand beside it."""
-    outer = found
+    outer = raw
     parts: list[str] = []
     while True:
-        names = [name for name in INNER if isinstance(found.get(name), Mapping) and found[name]]
-        if any(name in found for name in LAYERS):
+        names = [name for name in INNER if isinstance(raw.get(name), Mapping) and raw[name]]
+        if any(name in raw for name in LAYERS):
             names = [name for name in names if name in ("text_config", "llm_config", "language_config")]
         if not names:
-            return Fields(found, source, outer if parts else None, ".".join(parts))
+            return Fields(raw, source, outer if parts else None, ".".join(parts))
         if len(parts) == DEEPEST:
             raise ValueError(f"{source} has {names[0]} inside {'.'.join(parts)}, more than {DEEPEST} deep: flatten it")
         parts.append(names[0])
-        found = found[names[0]]
+        raw = raw[names[0]]

@@ -57,7 +57,7 @@ class Layer:
 def kind_of(name: str) -> str:
     """The kind of a layer by the name that a configuration gives it."""
     low = name.lower()
-    for kind, words in (
+    for result, words in (
         ("sliding", ("sliding", "local")),
         ("chunked", ("chunk",)),
         ("compressed", ("compress",)),
@@ -66,7 +66,7 @@ def kind_of(name: str) -> str:
         ("mlp", ("moe", "mlp")),
     ):
         if any(word in low for word in words):
-            return kind
+            return result
     return "full"
 
 
@@ -74,8 +74,8 @@ def names(fields: Fields) -> list[str]:
     """The name of each layer's kind, as transformers would call it; empty if the number of layers is not known."""
     count = fields.count()
     for field in ("layer_types", "layers_block_type", "attention_layers"):
-        if found := fields.sequence(field):
-            return _strings(fields, field, found)
+        if values := fields.sequence(field):
+            return _strings(fields, field, values)
     pattern = fields.get("hybrid_override_pattern")
     if isinstance(pattern, str):  # Nemotron-H: M, *, -, E
         if len(pattern) > MOST_LAYERS:
@@ -95,32 +95,32 @@ def names(fields: Fields) -> list[str]:
     return _by_ratio(fields) or _by_list(fields, count) or _by_interval(fields, count) or _by_window(fields, count)
 
 
-def _strings(fields: Fields, field: str, found: list[Any]) -> list[str]:
-    wrong = next((n for n, each in enumerate(found) if not isinstance(each, str)), None)
+def _strings(fields: Fields, field: str, values: list[Any]) -> list[str]:
+    wrong = next((n for n, entry in enumerate(values) if not isinstance(entry, str)), None)
     if wrong is not None:
         raise Unreadable(
             "no-name",
-            f"{fields.at(field)} has {shown(found[wrong])} for layer {wrong}, but it names the kind of each layer: "
+            f"{fields.at(field)} has {shown(values[wrong])} for layer {wrong}, but it names the kind of each layer: "
             "write "
             f"a string such as 'full_attention'",
-            patch(fields.where(field), [each if isinstance(each, str) else "full_attention" for each in found]),
+            patch(fields.where(field), [entry if isinstance(entry, str) else "full_attention" for entry in values]),
         )
-    return [plain(each, 80) for each in found]
+    return [plain(entry, 80) for entry in values]
 
 
 def _by_ratio(fields: Fields) -> list[str]:
     """DeepSeek-V4: how many tokens each layer compresses to one; entries beyond the layers are for extra heads."""
     of = {0: "sliding_attention", 4: "compressed_sparse_attention"}
-    found = fields.wholes("compress_ratios") or []
-    return [of.get(ratio, "heavily_compressed_attention") for ratio in found][: fields.count()]
+    ratios = fields.wholes("compress_ratios") or []
+    return [of.get(ratio, "heavily_compressed_attention") for ratio in ratios][: fields.count()]
 
 
 def _by_list(fields: Fields, count: int) -> list[str]:
     """Fields that name the layers of one kind, or a number for each layer."""
     for field, other in (("attn_type_list", "linear_attention"), ("hybrid_layer_pattern", "full_attention")):
-        if found := fields.sequence(field):
+        if values := fields.sequence(field):
             one = "full_attention" if other == "linear_attention" else "sliding_attention"
-            return [one if each else other for each in found]
+            return [one if each else other for each in values]
     linear = fields.table("linear_attn_config")
     if "full_attn_layers" in linear:  # counted from 1
         inner = Fields(linear, fields.source, part=".".join(fields.where("linear_attn_config")))
@@ -130,11 +130,11 @@ def _by_list(fields: Fields, count: int) -> list[str]:
         if (which := fields.wholes(field)) is not None:
             full = set(which)
             return ["full_attention" if layer in full else "linear_attention" for layer in range(count)]
-    if found := fields.sequence("attention_types"):  # GPT-Neo: [[["global", "local"], 12]]
-        return _blocks(fields, found)
+    if values := fields.sequence("attention_types"):  # GPT-Neo: [[["global", "local"], 12]]
+        return _blocks(fields, values)
     for field in ("block_types", "attn_layers"):  # RecurrentGemma repeats its list, and Reformer does not
-        if found := fields.sequence(field):
-            kinds = _strings(fields, field, found)
+        if values := fields.sequence(field):
+            kinds = _strings(fields, field, values)
             return [kinds[layer % len(kinds)] for layer in range(count)] if field == "block_types" else kinds
     if (which := fields.wholes("cross_attention_layers")) is not None and which:
         cross = set(which)
@@ -142,28 +142,28 @@ def _by_list(fields: Fields, count: int) -> list[str]:
     return []
 
 
-def _blocks(fields: Fields, found: list[Any]) -> list[str]:
+def _blocks(fields: Fields, blocks: list[Any]) -> list[str]:
     """GPT-Neo's list of blocks, each with how many times it is repeated."""
     kinds: list[str] = []
-    for each in found:
-        pair = isinstance(each, list | tuple) and len(each) == 2 and isinstance(each[0], list | tuple)
-        if not pair or not all(isinstance(name, str) for name in each[0]):
+    for block in blocks:
+        pair = isinstance(block, list | tuple) and len(block) == 2 and isinstance(block[0], list | tuple)
+        if not pair or not all(isinstance(name, str) for name in block[0]):
             raise Unreadable(
                 "no-block",
-                f"{fields.at('attention_types')} has {shown(each)}, but it lists blocks and how often each is "
+                f"{fields.at('attention_types')} has {shown(block)}, but it lists blocks and how often each is "
                 "repeated: "
                 f'write [[["global", "local"], 12]]',
                 patch(fields.where("attention_types"), None),
             )
-        times = whole(each[1], fields.where("attention_types"), fields.source, 0, MOST_LAYERS) or 0
-        if len(kinds) + times * len(each[0]) > MOST_LAYERS:
+        times = whole(block[1], fields.where("attention_types"), fields.source, 0, MOST_LAYERS) or 0
+        if len(kinds) + times * len(block[0]) > MOST_LAYERS:
             raise Unreadable(
                 "long-blocks",
                 f"{fields.at('attention_types')} makes more than {MOST_LAYERS} layers: write how often each block is "
                 f"repeated",
                 patch(fields.where("attention_types"), None),
             )
-        kinds += [plain(name, 80) for name in each[0]] * times
+        kinds += [plain(name, 80) for name in block[0]] * times
     return kinds
 
 
@@ -186,12 +186,12 @@ def _by_interval(fields: Fields, count: int) -> list[str]:
         pattern = "l" * (interval - 1) + "f"
     if "s" in pattern and window(fields) is None:
         pattern = ""
-    found = [LETTERS.get(pattern[layer % len(pattern)], "full_attention") for layer in range(count)] if pattern else []
-    if found and fields.model_type in tables.LAST_FULL:
-        found[-1] = "full_attention"
-    if found and fields.model_type in tables.FIRST_FULL:
-        found[0] = "full_attention"
-    return found
+    kinds = [LETTERS.get(pattern[layer % len(pattern)], "full_attention") for layer in range(count)] if pattern else []
+    if kinds and fields.model_type in tables.LAST_FULL:
+        kinds[-1] = "full_attention"
+    if kinds and fields.model_type in tables.FIRST_FULL:
+        kinds[0] = "full_attention"
+    return kinds
 
 
 def _by_window(fields: Fields, count: int) -> list[str]:
@@ -211,17 +211,17 @@ def window(fields: Fields) -> int | None:
     name = fields.name(*WINDOW)
     if fields.get("use_sliding_window") is False or not name or fields.get(name) in (0, -1):
         return None
-    found = fields.whole(name)
-    if found is None:
+    size = fields.whole(name)
+    if size is None:
         return None
     if both_sides(fields):  # as far ahead as back
-        found = 1 + 2 * (found // 2 if name == "local_attention" else found)
+        size = 1 + 2 * (size // 2 if name == "local_attention" else size)
     elif name == "local_attention":
-        found = found // 2 or 1  # ModernBERT's decoder counts both sides, and sees one
+        size = size // 2 or 1  # ModernBERT's decoder counts both sides, and sees one
     elif name == "local_attn_chunk_length":
-        return found * (1 + (fields.whole("local_num_chunks_before", least=0) or 0))  # the own chunk and those before
+        return size * (1 + (fields.whole("local_num_chunks_before", least=0) or 0))  # the own chunk and those before
     context = fields.context()
-    return None if context and found >= (2 * context if both_sides(fields) else context) else found
+    return None if context and size >= (2 * context if both_sides(fields) else context) else size
 
 
 def both_sides(fields: Fields) -> bool:
@@ -236,20 +236,20 @@ def layers(fields: Fields, rotations: Mapping[str, Any]) -> tuple[Layer, ...]:
         fields: The configuration.
         rotations: The rotation by kind of layer, None for a kind that does not rotate.
     """
-    found = names(fields)
-    turning = _turning(fields, found)
+    kinds = names(fields)
+    turning = _turning(fields, kinds)
     width = window(fields)
     shared = fields.whole("num_kv_shared_layers", least=0, most=MOST_LAYERS) or 0
     wide = {"sliding": width, "chunked": fields.whole("attention_chunk_size")}
     sharing = fields.sequence("indexer_types") or []
     sizes: dict[str, int | None] = {}  # by name: all layers of a name keep the same, but for keys of indexers
     out = []
-    for layer, name in enumerate(found):
+    for layer, name in enumerate(kinds):
         kind = kind_of(name)
         if name not in sizes:
             sizes[name] = kept(fields, name, kind)
         numbers = sizes[name]
-        if layer >= len(found) - shared or both_sides(fields):
+        if layer >= len(kinds) - shared or both_sides(fields):
             numbers = 0
         elif numbers is not None and kind not in ("linear", "mlp", "cross"):
             numbers += 0 if sharing[layer : layer + 1] == ["shared"] else index(fields, name)
@@ -258,20 +258,20 @@ def layers(fields: Fields, rotations: Mapping[str, Any]) -> tuple[Layer, ...]:
     return tuple(out)
 
 
-def _turning(fields: Fields, found: list[str]) -> list[bool]:
+def _turning(fields: Fields, kinds: list[str]) -> list[bool]:
     """Which layers rotate, if the scheme is RoPE."""
-    turning = [kind_of(name) not in ("linear", "mlp", "cross") for name in found]
+    turning = [kind_of(name) not in ("linear", "mlp", "cross") for name in kinds]
     listed: list[Any] | None = fields.sequence("no_rope_layers")
     every = fields.whole("no_rope_layer_interval", least=0, most=MOST_LAYERS)
     if listed is None and (every or fields.model_type in ("llama4_text", "smollm3")):
         every = every or 4
-        listed = [(layer + 1) % every for layer in range(len(found))]
+        listed = [(layer + 1) % every for layer in range(len(kinds))]
     if listed:  # 1 stands for a layer that rotates
         turning = [turn and bool(own) for turn, own in zip(turning, listed, strict=False)] + turning[len(listed) :]
     if bases := fields.sequence("layer_rope_theta"):
         turning = [turn and bool(base) for turn, base in zip(turning, bases, strict=False)] + turning[len(bases) :]
-    if fields.model_type in tables.FULL_WITHOUT_ROPE and any(kind_of(name) == "sliding" for name in found):
-        turning = [turn and kind_of(name) != "full" for turn, name in zip(turning, found, strict=True)]
+    if fields.model_type in tables.FULL_WITHOUT_ROPE and any(kind_of(name) == "sliding" for name in kinds):
+        turning = [turn and kind_of(name) != "full" for turn, name in zip(turning, kinds, strict=True)]
     return turning
 
 
@@ -338,10 +338,10 @@ def key_heads(fields: Fields, kind: str = "full") -> int | None:
 
 def _of_full_layers(fields: Fields, name: str) -> int | None:
     """A size of the layers without a window, as transformers writes sizes that are not the same in all layers."""
-    for layer, one in fields.table("per_layer_config").items():
-        if isinstance(one, Mapping) and one.get(name) is not None:
+    for layer, own_fields in fields.table("per_layer_config").items():
+        if isinstance(own_fields, Mapping) and own_fields.get(name) is not None:
             where = fields.where("per_layer_config", str(layer), name)
-            return whole(one[name], where, fields.source, most=MOST_CHANNELS)
+            return whole(own_fields[name], where, fields.source, most=MOST_CHANNELS)
     return None
 
 
@@ -356,9 +356,9 @@ def head_size(fields: Fields, kind: str = "full") -> int | None:
     content = fields.whole("qk_nope_head_dim", least=0, most=MOST_CHANNELS)
     if content is not None:
         return content + (fields.whole("qk_rope_head_dim", least=0, most=MOST_CHANNELS) or 0)
-    found = fields.whole(*HEAD_DIM, most=MOST_CHANNELS)
-    if found is not None:
-        return found
+    size = fields.whole(*HEAD_DIM, most=MOST_CHANNELS)
+    if size is not None:
+        return size
     hidden, heads = fields.whole(*HIDDEN), fields.heads()
     if not hidden or not heads:
         return None

@@ -44,35 +44,35 @@ def own_name(fields: Fields) -> str:
 
 def sets(fields: Fields) -> dict[str, Mapping[str, Any] | None]:
     """The rope parameters by kind of layer; by "" if all layers share them; None where a kind does not rotate."""
-    found = own(fields)
-    nested = {plain(key, 80): value for key, value in found.items() if isinstance(value, Mapping)}
+    given = own(fields)
+    nested = {plain(key, 80): value for key, value in given.items() if isinstance(value, Mapping)}
     if nested:
         _few(fields, own_name(fields), len(nested))
-        still = {plain(key, 80): None for key, value in found.items() if value is None and key not in READ}
+        still = {plain(key, 80): None for key, value in given.items() if value is None and key not in READ}
         return {**nested, **still}
     if (by_layer := bases_by_layer(fields)) is not None:
         scaled = tables.SCALED_LAYERS.get(fields.model_type, ("full_attention",))
         return {
-            kind: {**(found if kind in scaled else {}), "rope_theta": fields.number(field) or base}
+            kind: {**(given if kind in scaled else {}), "rope_theta": fields.number(field) or base}
             for kind, (field, base) in by_layer.items()
         }
     if listed := fields.sequence("layer_rope_theta"):  # 0 for a layer that does not rotate
         where = [fields.where("layer_rope_theta", f"[{n}]") for n in range(len(listed))]
         bases = [number(each, at, fields.source) for each, at in zip(listed, where, strict=True)]
         _few(fields, "layer_rope_theta", len(set(bases)))
-        each_set = {base: {**found, "rope_theta": base} if base else None for base in bases}
+        each_set = {base: {**given, "rope_theta": base} if base else None for base in bases}
         return {f"layer {layer}": each_set[base] for layer, base in enumerate(bases)}
-    return {"": found}
+    return {"": given}
 
 
 def bases_by_layer(fields: Fields) -> Mapping[str, tuple[str, float]] | None:
     """Where each kind of layer has its base, and the base without one; None if all layers share theirs."""
-    found = tables.BY_LAYER.get(fields.model_type)
-    if found is None and fields.get("rope_local_base_freq") is not None:
-        found = tables.BY_LAYER["gemma3_text"]
-    if found is None and fields.get("local_rope_theta") is not None:
-        found = tables.BY_LAYER["modernbert-decoder"]
-    return found
+    fields_by_kind = tables.BY_LAYER.get(fields.model_type)
+    if fields_by_kind is None and fields.get("rope_local_base_freq") is not None:
+        fields_by_kind = tables.BY_LAYER["gemma3_text"]
+    if fields_by_kind is None and fields.get("local_rope_theta") is not None:
+        fields_by_kind = tables.BY_LAYER["modernbert-decoder"]
+    return fields_by_kind
 
 
 def _few(fields: Fields, name: str, count: int) -> None:
@@ -87,8 +87,8 @@ def _few(fields: Fields, name: str, count: int) -> None:
 
 def place(fields: Fields, kind: str, *names: str) -> Path:
     """Where the rope parameters of a kind of layer stand in the file."""
-    found, where = own(fields), own_name(fields)
-    if isinstance(found.get(kind), Mapping):
+    given, where = own(fields), own_name(fields)
+    if isinstance(given.get(kind), Mapping):
         return fields.where(where, kind, *names)
     return fields.where(where, *names)
 
@@ -104,17 +104,17 @@ def _place_of_base(fields: Fields, kind: str) -> Path:
 
 def rope_type(parameters: Mapping[str, Any]) -> str:
     """The rope type of one set of parameters. `rope_type` counts before `type`."""
-    found = parameters.get("rope_type") or parameters.get("type") or "default"
-    if found in ("su", "yarn") and "short_factor" in parameters:
+    name = parameters.get("rope_type") or parameters.get("type") or "default"
+    if name in ("su", "yarn") and "short_factor" in parameters:
         return "longrope"  # as the first configurations of Phi-3 called it
-    return RENAMED.get(found, found) if isinstance(found, str) else shown(found)
+    return RENAMED.get(name, name) if isinstance(name, str) else shown(name)
 
 
 def base(fields: Fields, parameters: Mapping[str, Any], where: Path = ("rope_theta",)) -> tuple[float, str]:
     """The base of one set of parameters, and where it stands: "" if the model type's default counts."""
-    found = number(parameters.get("rope_theta"), where, fields.source)
-    if found is not None:
-        return found, "rope_parameters"
+    theta = number(parameters.get("rope_theta"), where, fields.source)
+    if theta is not None:
+        return theta, "rope_parameters"
     beside = fields.name(*BASE)
     if beside:
         return fields.number(beside) or 0.0, beside
@@ -125,9 +125,9 @@ def share(
     fields: Fields, parameters: Mapping[str, Any], head_dim: int, where: Path = ("partial_rotary_factor",)
 ) -> tuple[float, str]:
     """The share of a head that rotates, and the field that says so: "" if the model type's default counts."""
-    found = number(parameters.get("partial_rotary_factor"), where, fields.source)
-    if found is not None:
-        return found, "partial_rotary_factor"
+    factor = number(parameters.get("partial_rotary_factor"), where, fields.source)
+    if factor is not None:
+        return factor, "partial_rotary_factor"
     field = fields.name(*SHARE)
     if field:
         return fields.number(field) or 0.0, field
@@ -141,25 +141,23 @@ def reads_rotary_dim(fields: Fields) -> bool:
     return fields.model_type in tables.READ_ROTARY_DIM or fields.model_type not in tables.TYPES_OF_5_23
 
 
-def rotations(
-    fields: Fields, trained: int | None
-) -> list[tuple[str, Mapping[str, Any], Rotation | None]]:  # fmt: skip
+def rotations(fields: Fields, trained: int | None) -> list[tuple[str, Mapping[str, Any], Rotation | None]]:
     """Kinds of layers, their rope parameters, and their rotation, None for one that does not rotate.
 
     Empty if the configuration does not say how many channels a head has.
     """
-    made: dict[int, Rotation | None] = {}  # layers with the same parameters share a rotation
-    found: list[tuple[str, Mapping[str, Any], Rotation | None]] = []
+    by_parameters: dict[int, Rotation | None] = {}  # layers with the same parameters share a rotation
+    rows: list[tuple[str, Mapping[str, Any], Rotation | None]] = []
     for kind, parameters in sets(fields).items():
         if parameters is None:
-            found.append((kind, {}, None))
+            rows.append((kind, {}, None))
             continue
-        if not kind.startswith("layer ") or id(parameters) not in made:
-            made[id(parameters)] = rotation(fields, kind, parameters, trained)
-        if made[id(parameters)] is None:
+        if not kind.startswith("layer ") or id(parameters) not in by_parameters:
+            by_parameters[id(parameters)] = rotation(fields, kind, parameters, trained)
+        if by_parameters[id(parameters)] is None:
             return []
-        found.append((kind, parameters, made[id(parameters)]))
-    return found
+        rows.append((kind, parameters, by_parameters[id(parameters)]))
+    return rows
 
 
 def rotation(fields: Fields, kind: str, parameters: Mapping[str, Any], trained: int | None) -> Rotation | None:
@@ -186,13 +184,14 @@ def rotation(fields: Fields, kind: str, parameters: Mapping[str, Any], trained: 
         head_dim = head_size(fields, kind_of(kind) if nested else "any")
     if not head_dim:
         return None
-    theta, said = base(fields, parameters, place(fields, kind, "rope_theta"))
+    theta, note = base(fields, parameters, place(fields, kind, "rope_theta"))
     if theta <= 1:
-        where = _place_of_base(fields, kind) if said == "rope_parameters" else fields.where(said)
+        where = _place_of_base(fields, kind) if note == "rope_parameters" else fields.where(note)
         raise Unreadable(
-            "no-base", f"{dotted(where)} in {source} is {theta}: write a base above 1, such as 10000.0",
+            "no-base",
+            f"{dotted(where)} in {source} is {theta}: write a base above 1, such as 10000.0",
             patch(where, 10_000.0),
-        )  # fmt: skip
+        )
     context = fields.context()
     read = _read(fields, kind, name, parameters, nested, context)
     part, partly = 1.0, "" if latent or name == "proportional" else "share"
@@ -225,16 +224,16 @@ def rotation(fields: Fields, kind: str, parameters: Mapping[str, Any], trained: 
         parameters={**read, "rope_theta": theta},
         trained=trained or before or (None if name == "linear" else context),  # "linear" does not say it
         context=context,
-        assumed=_assumed(fields, said, partly, part, latent or name == "proportional"),
+        assumed=_assumed(fields, note, partly, part, latent or name == "proportional"),
         beside=max((head_size(fields, kind_of(kind) if kind else "any") or head_dim) - head_dim, 0) if latent else 0,
     )
 
 
-def _assumed(fields: Fields, said: str, partly: str, part: float, whole_head: bool) -> tuple[str, ...]:
+def _assumed(fields: Fields, of_base: str, partly: str, part: float, whole_head: bool) -> tuple[str, ...]:
     """What stands in no field, and in no class that is known either."""
     if fields.model_type in tables.TYPES_OF_5_23 or fields.model_type in tables.BESIDE_WEIGHTS:
         return ()
-    return () if said else ("rope_theta",)
+    return () if of_base else ("rope_theta",)
 
 
 def _read(
@@ -325,12 +324,12 @@ def _check_needed(fields: Fields, kind: str, name: str, read: Mapping[str, Any])
         lengths = {key: at for key, at in where.items() if key != "factor"}
         lengths |= {promised: fields.where(promised), original: place(fields, kind, original)}
         remedies.append(merged(*map(patch, lengths.values())))
-    one, at = len(missing) == 1, fields.source
+    single, at = len(missing) == 1, fields.source
     at = at if missing == [promised] else f"the rope parameters of {at}"
     raise Unreadable(
         "needs",
-        f"{' and '.join(missing)} {'is' if one else 'are'} missing, which rope_type {name!r} needs: add "
-        f"{missing[0] if one else 'them'} to {at}",
+        f"{' and '.join(missing)} {'is' if single else 'are'} missing, which rope_type {name!r} needs: add "
+        f"{missing[0] if single else 'them'} to {at}",
         *remedies,
     )
 

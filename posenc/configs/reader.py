@@ -135,10 +135,10 @@ class Reading:
         keys = used or {key if one is not None else None for key, one in self.rotations.items()}
         if len(keys) > 1:
             raise ValueError(f"layer_type is {kind}, and {self.source} has {_kinds(self)}: {_choose(self)}")
-        found = self.rotations[key] if (key := next(iter(keys))) is not None else None
-        if found is None:
+        rotation = self.rotations[key] if (key := next(iter(keys))) is not None else None
+        if rotation is None:
             raise ValueError(f"no layer of {self.source} rotates: use NoPE()")
-        return found
+        return rotation
 
     def _of_layer(self, layer: int) -> Rotation:
         if not self.layers:
@@ -146,11 +146,11 @@ class Reading:
         if not 0 <= layer < len(self.layers):
             last = len(self.layers) - 1
             raise ValueError(f"layer is {layer}, but {self.source} has layers 0 to {last}: use one of them")
-        one = self.layers[layer]
-        found = self.rotations[one.rotation] if one.rotation is not None else None
-        if found is None:
-            raise ValueError(f"layer {layer}, {one.name!r}, does not rotate: use NoPE() for it")
-        return found
+        own_layer = self.layers[layer]
+        rotation = self.rotations[own_layer.rotation] if own_layer.rotation is not None else None
+        if rotation is None:
+            raise ValueError(f"layer {layer}, {own_layer.name!r}, does not rotate: use NoPE() for it")
+        return rotation
 
     def _of_kind(self, kind: str) -> Rotation:
         keys = {one.rotation for one in self.layers if one.name == kind}
@@ -160,10 +160,10 @@ class Reading:
             raise ValueError(f"layers of type {kind!r} differ, for {self.source} has {_kinds(self)}: {_choose(self)}")
         if not keys:
             raise ValueError(f"layer_type is {plain(kind)!r}, and {self.source} has {_kinds(self)}: {_choose(self)}")
-        found = self.rotations[key] if (key := next(iter(keys))) is not None else None
-        if found is None:
+        rotation = self.rotations[key] if (key := next(iter(keys))) is not None else None
+        if rotation is None:
             raise ValueError(f"layers of type {kind!r} do not rotate: use NoPE() for them")
-        return found
+        return rotation
 
     def logit_factor(self, kind: str | None = None) -> float:
         """What scores of rotated channels are multiplied by beside 1/√d, in layers of this kind.
@@ -201,12 +201,12 @@ class Reading:
         """
         if length < 1:
             raise ValueError(f"length is {length}, but it is a number of tokens: use 1 or more")
-        turning = {kind: each for kind, each in self.rotations.items() if each is not None}
+        turning = {kind: rotation for kind, rotation in self.rotations.items() if rotation is not None}
         scale = self.position_scale.at(length - 1) if self.position_scale else 1.0
         return At(
             length,
-            {kind: each.at(length) for kind, each in turning.items()},
-            {kind: each.new_planes(length) for kind, each in turning.items()},
+            {kind: rotation.at(length) for kind, rotation in turning.items()},
+            {kind: rotation.new_planes(length) for kind, rotation in turning.items()},
             scale,
             self.cache_bytes(length),
         )
@@ -262,11 +262,11 @@ def _no_rotation(reading: Reading) -> str:
 
 def _attending(reading: Reading) -> dict[str, list[Layer]]:
     """The layers that attend within a text, by the name of their kind."""
-    found: dict[str, list[Layer]] = {}
+    groups: dict[str, list[Layer]] = {}
     for one in reading.layers:
         if one.kind not in ("linear", "mlp", "cross"):
-            found.setdefault(one.name, []).append(one)
-    return found
+            groups.setdefault(one.name, []).append(one)
+    return groups
 
 
 def _alike(reading: Reading) -> bool:
@@ -279,14 +279,14 @@ def _kinds(reading: Reading) -> str:
     """Which kinds of layers there are, and whether they rotate."""
     if _alike(reading):
         return "one rotation for all layers"
-    said = [f"{kind!r}{'' if one else ', which does not rotate'}" for kind, one in reading.rotations.items()]
+    parts = [f"{kind!r}{'' if rotation else ', which does not rotate'}" for kind, rotation in reading.rotations.items()]
     if layers := _attending(reading):
-        said = []
-        for name, some in layers.items():
-            turning = sum(one.rotation is not None for one in some)
-            rest = "" if turning == len(some) else f", of which {turning or 'none'} rotate"
-            said.append(f"{len(some)} {name!r}{rest}")
-    return f"rotations by kind of layer ({'; '.join(said[:8])})"
+        parts = []
+        for name, members in layers.items():
+            turning = sum(rotation.rotation is not None for rotation in members)
+            rest = "" if turning == len(members) else f", of which {turning or 'none'} rotate"
+            parts.append(f"{len(members)} {name!r}{rest}")
+    return f"rotations by kind of layer ({'; '.join(parts[:8])})"
 
 
 def _choose(reading: Reading) -> str:
@@ -295,11 +295,11 @@ def _choose(reading: Reading) -> str:
         return "leave it out"
     layers = _attending(reading)
     numbers = f"layer=0 to {len(reading.layers) - 1}" if layers else ""
-    turning = {name: {one.rotation for one in some} for name, some in layers.items()}
+    turning = {name: {member.rotation for member in members} for name, members in layers.items()}
     if layers and any(len(keys) > 1 for keys in turning.values()):
         return f"pass {numbers}"
     kinds = [name for name, keys in turning.items() if keys != {None}] or [
-        kind for kind, one in reading.rotations.items() if one is not None and not kind.startswith("layer ")
+        kind for kind, member in reading.rotations.items() if member is not None and not kind.startswith("layer ")
     ]
     named = f"layer_type={' or '.join(map(repr, kinds[:8]))}" if kinds else ""
     return "pass " + (" or ".join(filter(None, (named, numbers))) or "layer=…, and add num_hidden_layers")
@@ -334,17 +334,18 @@ def read_config(config: Any, *, trained: int | None = None) -> Reading:
     fields, notes = _filled(load(config))
     name, why = schemes.scheme(fields)
     turning = _rotations(fields, trained, notes) if name == "rope" else {}
-    found = layers(fields, turning)
-    turning = _with_reach(turning, found)
+    layers_read = layers(fields, turning)
+    turning = _with_reach(turning, layers_read)
     if name == "rope" and not turning:
         notes.append(
             Remark(
-                "no-head-size", f"how many channels a head has is not said, so no frequencies: {HEAD_REMEDY}.",
+                "no-head-size",
+                f"how many channels a head has is not said, so no frequencies: {HEAD_REMEDY}.",
                 patch(fields.where("head_dim")),
                 merged(patch(fields.where("hidden_size")), patch(fields.where("num_attention_heads"))),
             )
-        )  # fmt: skip
-    if not found and fields.count() is not None:
+        )
+    if not layers_read and fields.count() is not None:
         notes.append(
             Remark(
                 "no-kinds-said",
@@ -352,14 +353,15 @@ def read_config(config: Any, *, trained: int | None = None) -> Reading:
                 patch(fields.where("layer_types")),
             )
         )
-    elif not found:
+    elif not layers_read:
         notes.append(
             Remark(
-                "no-layers", "how many layers there are is not said, so no memory: add num_hidden_layers.",
+                "no-layers",
+                "how many layers there are is not said, so no memory: add num_hidden_layers.",
                 patch(fields.where("num_hidden_layers")),
             )
-        )  # fmt: skip
-    elif any(layer.numbers is None for layer in found):
+        )
+    elif any(layer.numbers is None for layer in layers_read):
         notes.append(
             Remark("no-memory", "what some layers keep for a token is not a fixed number or not said, so no memory.")
         )
@@ -373,7 +375,7 @@ def read_config(config: Any, *, trained: int | None = None) -> Reading:
         heads=heads,
         key_heads=key_heads(fields, "any"),
         head_dim=head_size(fields, "any"),
-        layers=found,
+        layers=layers_read,
         rotations=turning,
         score_factor=_score_factor(fields, turning),
         position_scale=schemes.position_scale(fields),
@@ -383,79 +385,82 @@ def read_config(config: Any, *, trained: int | None = None) -> Reading:
         width=_width(fields),
         latent=fields.get("kv_lora_rank") is not None,
         layout=_layout(fields),
-        warnings=tuple(conflicts(fields, name, found, turning, trained)),
+        warnings=tuple(conflicts(fields, name, layers_read, turning, trained)),
         notes=tuple(notes),
     )
 
 
 def _filled(fields: Fields) -> tuple[Fields, list[Remark]]:
     """The fields with what a class is known to fill in, and notes about that and about the model type."""
-    notes, kind = [], fields.model_type
+    notes, model_type = [], fields.model_type
     if fields.part:
         notes.append(Remark("part", f"read from {fields.part}, the part that reads text."))
-    if not kind:
+    if not model_type:
         notes.append(
             Remark(
-                "no-type", "there is no model_type, so defaults of its class are not known.",
+                "no-type",
+                "there is no model_type, so defaults of its class are not known.",
                 patch(fields.where("model_type")),
             )
-        )  # fmt: skip
-    elif kind not in tables.TYPES_OF_5_23:
+        )
+    elif model_type not in tables.TYPES_OF_5_23:
         notes.append(
             Remark(
                 "other-type",
-                f"model_type {plain(kind, 80)!r} is not among the language models of transformers "
+                f"model_type {plain(model_type, 80)!r} is not among the language models of transformers "
                 f"{tables.TRANSFORMERS}: read by its fields alone.",
             )
         )
     filled: dict[str, Any] = {
-        name: value for name, value in tables.KNOWN_PARTS.get(kind, {}).items() if fields.get(name) is None
+        name: value for name, value in tables.KNOWN_PARTS.get(model_type, {}).items() if fields.get(name) is None
     }
     if filled:
-        said = ", ".join(f"{name} {value}" for name, value in filled.items())
-        notes.append(Remark("filled", f"not in the file, so as the class of {kind} has it: {said}."))
-    if kind in tables.DEFAULTS and not own(fields):
-        filled["rope_parameters"] = tables.DEFAULTS[kind]
-        notes.append(Remark("rope-filled", f"no rope parameters in the file, so those of the class of {kind}."))
+        values = ", ".join(f"{name} {value}" for name, value in filled.items())
+        notes.append(Remark("filled", f"not in the file, so as the class of {model_type} has it: {values}."))
+    if model_type in tables.DEFAULTS and not own(fields):
+        filled["rope_parameters"] = tables.DEFAULTS[model_type]
+        notes.append(Remark("rope-filled", f"no rope parameters in the file, so those of the class of {model_type}."))
     if filled:
         fields = Fields({**fields.all, **filled}, fields.source, fields.outer, fields.part)
     return fields, notes
 
 
 def _rotations(fields: Fields, trained: int | None, notes: list[Remark]) -> dict[str, Rotation | None]:
-    found: dict[str, Rotation | None] = {}
+    by_name: dict[str, Rotation | None] = {}
     seen: set[int] = set()
-    for kind, parameters, one in rotations(fields, trained):
-        found[kind] = one
-        if one is None or id(one) in seen:
+    for kind, parameters, rotation in rotations(fields, trained):
+        by_name[kind] = rotation
+        if rotation is None or id(rotation) in seen:
             continue
-        seen.add(id(one))
+        seen.add(id(rotation))
         known = fields.model_type in tables.TYPES_OF_5_23 or fields.model_type in tables.BESIDE_WEIGHTS
         default = "as its class has it" if known else "as most models have it"
         theta, where = base(fields, parameters)
         if not where:
             notes.append(
                 Remark(
-                    "no-base-said", f"the base is not in the file: {theta:g}, {default}.",
+                    "no-base-said",
+                    f"the base is not in the file: {theta:g}, {default}.",
                     patch(fields.where("rope_theta"), theta if known else "?"),
                 )
-            )  # fmt: skip
-        part, where = share(fields, parameters, one.head_dim)
+            )
+        part, where = share(fields, parameters, rotation.head_dim)
         if not where and part != 1 and fields.get("qk_rope_head_dim") is None:
             notes.append(
                 Remark(
-                    "no-share-said", f"the share of a head that rotates is not in the file: {part:g}, {default}.",
+                    "no-share-said",
+                    f"the share of a head that rotates is not in the file: {part:g}, {default}.",
                     patch(fields.where("partial_rotary_factor"), part),
                 )
-            )  # fmt: skip
-        if one.rope_type == "linear" and one.trained is None:
+            )
+        if rotation.rope_type == "linear" and rotation.trained is None:
             notes.append(
                 Remark(
                     "linear-length",
                     "rope_type 'linear' does not say how long texts were before: pass trained=… to know new angles.",
                 )
             )
-        if one.parameters.get("mrope_section") is not None:
+        if rotation.parameters.get("mrope_section") is not None:
             notes.append(
                 Remark(
                     "m-rope",
@@ -465,15 +470,13 @@ def _rotations(fields: Fields, trained: int | None, notes: list[Remark]) -> dict
                 )
             )
     notes[:] = dict.fromkeys(notes)
-    return found
+    return by_name
 
 
-def _with_reach(
-    turning: Mapping[str, Rotation | None], found: tuple[Layer, ...]
-) -> dict[str, Rotation | None]:  # fmt: skip
+def _with_reach(turning: Mapping[str, Rotation | None], layers: tuple[Layer, ...]) -> dict[str, Rotation | None]:
     """Each rotation with the longest offset of its layers, if all of them have a window."""
     backs: dict[str, list[int | None]] = {}
-    for layer in found:
+    for layer in layers:
         if layer.rotation is not None:
             backs.setdefault(layer.rotation, []).append(layer.back)
     reach = {kind: 1 + max(each or 0 for each in some) for kind, some in backs.items() if None not in some}
@@ -502,29 +505,29 @@ def _layout(fields: Fields) -> str:
 
 def _width(fields: Fields) -> int:
     """Bytes of a number, by the dtype of the file."""
-    found = fields.get("torch_dtype", "dtype") or fields.outer.get("torch_dtype") or fields.outer.get("dtype")
-    return BYTES.get((found if isinstance(found, str) else shown(found)).removeprefix("torch."), 2)
+    dtype = fields.get("torch_dtype", "dtype") or fields.outer.get("torch_dtype") or fields.outer.get("dtype")
+    return BYTES.get((dtype if isinstance(dtype, str) else shown(dtype)).removeprefix("torch."), 2)
 
 
-def _rotation_dict(one: Rotation) -> dict[str, Any]:
+def _rotation_dict(rotation: Rotation) -> dict[str, Any]:
     return {
-        "head_dim": one.head_dim,
-        "dims": one.dims,
-        "base": one.base,
-        "rope_type": one.rope_type,
+        "head_dim": rotation.head_dim,
+        "dims": rotation.dims,
+        "base": rotation.base,
+        "rope_type": rotation.rope_type,
         "parameters": {
-            key: list(value) if isinstance(value, tuple) else value for key, value in one.parameters.items()
+            key: list(value) if isinstance(value, tuple) else value for key, value in rotation.parameters.items()
         },
-        "trained": one.trained,
-        "reach": one.reach,
-        "planes": one.planes,
-        "still": one.still,
-        "never_turned": one.never_turned,
-        "new_planes": one.new_planes(one.context) if one.context else None,
-        "longest": one.longest if one.longest < math.inf else None,
-        "bound": one.bound,
-        "attention_factor": one.attention_factor,
-        "frequencies": list(one.frequencies),
+        "trained": rotation.trained,
+        "reach": rotation.reach,
+        "planes": rotation.planes,
+        "still": rotation.still,
+        "never_turned": rotation.never_turned,
+        "new_planes": rotation.new_planes(rotation.context) if rotation.context else None,
+        "longest": rotation.longest if rotation.longest < math.inf else None,
+        "bound": rotation.bound,
+        "attention_factor": rotation.attention_factor,
+        "frequencies": list(rotation.frequencies),
     }
 
 

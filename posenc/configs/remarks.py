@@ -70,12 +70,12 @@ def merged(*patches: Patch) -> dict[str, Any]:
         >>> merged({"a": {"b": 1}}, {"a": {"c": 2}})
         {'a': {'b': 1, 'c': 2}}
     """
-    found: dict[str, Any] = {}
+    out: dict[str, Any] = {}
     for each in patches:
         for name, value in each.items():
-            inner = isinstance(value, Mapping) and isinstance(found.get(name), Mapping)
-            found[name] = merged(found[name], value) if inner else value
-    return found
+            inner = isinstance(value, Mapping) and isinstance(out.get(name), Mapping)
+            out[name] = merged(out[name], value) if inner else value
+    return out
 
 
 def apply(config: Mapping[str, Any], remedy: Patch) -> dict[str, Any]:
@@ -95,16 +95,16 @@ def apply(config: Mapping[str, Any], remedy: Patch) -> dict[str, Any]:
     References:
         RFC 7396, JSON Merge Patch.
     """
-    found = dict(config)
+    out = dict(config)
     for name, value in remedy.items():
         if value is None:
-            found.pop(name, None)
+            out.pop(name, None)
         elif isinstance(value, Mapping):
-            inner = found.get(name)
-            found[name] = apply(inner if isinstance(inner, Mapping) else {}, value)
+            inner = out.get(name)
+            out[name] = apply(inner if isinstance(inner, Mapping) else {}, value)
         else:
-            found[name] = value
-    return found
+            out[name] = value
+    return out
 
 
 def dotted(where: Sequence[str]) -> str:
@@ -124,9 +124,9 @@ def plain(text: object, most: int = 200) -> str:
         >>> print(plain("llama\\x1b[31m\\u202e"))
         llama\\x1b[31m\\u202e
     """
-    found = str(text)
-    found = found if len(found) <= most else found[: most - 1] + "…"
-    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in found)
+    shortened = str(text)
+    shortened = shortened if len(shortened) <= most else shortened[: most - 1] + "…"
+    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in shortened)
 
 
 def shown(value: object, most: int = 80) -> str:

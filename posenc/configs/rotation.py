@@ -190,14 +190,14 @@ def search(
     if level >= len(frequencies):
         return None, limit
     while m <= limit:
-        total = level + sum(map(math.cos, [m * each for each in frequencies]))
+        total = level + sum(map(math.cos, [m * frequency for frequency in frequencies]))
         if total < 0:
             return m, m
         cosines += len(frequencies)
         if cosines > (MOST_COSINES if most is None else most):
             return None, m
         far = min(2 * m, limit)
-        slow = [math.cos(far * each) for each in frequencies if far * each < math.pi]
+        slow = [math.cos(far * frequency) for frequency in frequencies if far * frequency < math.pi]
         if level + sum(slow) > len(frequencies) - len(slow):
             m = far + 1
             continue
@@ -247,14 +247,14 @@ def _llama3(freq: Frequencies, parameters: Mapping[str, Any], _: int | None) -> 
     factor, trained = parameters["factor"], parameters["original_max_position_embeddings"]
     low, high = parameters["low_freq_factor"], parameters["high_freq_factor"]
 
-    def scaled(each: float) -> float:
-        turns = trained * each / FULL_TURN
+    def scaled(frequency: float) -> float:
+        turns = trained * frequency / FULL_TURN
         if turns < low:
-            return each / factor
+            return frequency / factor
         if turns > high or low == high:
-            return each
+            return frequency
         share = (turns - low) / (high - low)
-        return (1 - share) * each / factor + share * each
+        return (1 - share) * frequency / factor + share * frequency
 
     return tuple(map(scaled, freq))
 
@@ -276,19 +276,25 @@ SCALINGS: dict[str, Callable[[Frequencies, Mapping[str, Any], int | None], Frequ
 }
 
 NEEDED = {
-    "default": (), "linear": ("factor",), "dynamic": ("factor", "max_position_embeddings"),
+    "default": (),
+    "linear": ("factor",),
+    "dynamic": ("factor", "max_position_embeddings"),
     "yarn": ("factor", "original_max_position_embeddings"),
     "longrope": ("short_factor", "long_factor", "original_max_position_embeddings"),
     "llama3": ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"),
     "proportional": (),
-}  # fmt: skip
+}
 """What a rope type cannot do without."""
 
 ALLOWED = {
-    "default": set(), "linear": set(), "dynamic": set(), "llama3": set(), "proportional": {"factor"},
+    "default": set(),
+    "linear": set(),
+    "dynamic": set(),
+    "llama3": set(),
+    "proportional": {"factor"},
     "yarn": {"attention_factor", "beta_fast", "beta_slow", "mscale", "mscale_all_dim", "truncate"},
     "longrope": {"attention_factor", "factor"},
-}  # fmt: skip
+}
 """What else it reads."""
 
 ANYWHERE = {"rope_type", "type", "rope_theta", "partial_rotary_factor", "mrope_section", "mrope_interleaved"}

@@ -35,16 +35,16 @@ ROTATES = (
 
 def scheme(fields: Fields) -> tuple[str, str]:
     """The scheme, by the stem of its file in `posenc` where it has one, and the field that said so."""
-    attention, kind = fields.all.get("attn_config"), fields.model_type
+    attention, model_type = fields.all.get("attn_config"), fields.model_type
     if fields.flag("alibi"):
         return "alibi", "alibi is true"
     if isinstance(attention, Mapping) and attention.get("alibi"):
         return "alibi", "attn_config.alibi is true"
     if fields.get("mla_use_nope") or fields.get("qk_rope_head_dim") == 0:
         return "nope", "mla_use_nope is true" if fields.get("mla_use_nope") else "qk_rope_head_dim is 0"
-    if kind in tables.SCHEMES:
-        return tables.SCHEMES[kind], f"model_type {kind}, whose fields do not say it"
-    if kind in tables.DISENTANGLED and fields.get("relative_attention"):
+    if model_type in tables.SCHEMES:
+        return tables.SCHEMES[model_type], f"model_type {model_type}, whose fields do not say it"
+    if model_type in tables.DISENTANGLED and fields.get("relative_attention"):
         return "learned_relative", "relative_attention"
     if name := fields.name("rel_extent", "d_rel"):
         return "learned_relative", name
@@ -65,11 +65,16 @@ def scheme(fields: Fields) -> tuple[str, str]:
         return "rope", name
     if name := fields.name(*ROTATES):
         return "rope", name
-    if kind in tables.BASES or kind in tables.ROTATED or kind in tables.BY_LAYER or kind in tables.ROTATING:
-        return "rope", f"model_type {kind}, whose class rotates by default"
+    if (
+        model_type in tables.BASES
+        or model_type in tables.ROTATED
+        or model_type in tables.BY_LAYER
+        or model_type in tables.ROTATING
+    ):
+        return "rope", f"model_type {model_type}, whose class rotates by default"
     name = fields.name(*POSITIONS)
-    if kind in tables.LEARNED:
-        return "learned", f"model_type {kind}, whose class has a table" + (f" ({name})" if name else "")
+    if model_type in tables.LEARNED:
+        return "learned", f"model_type {model_type}, whose class has a table" + (f" ({name})" if name else "")
     if hint := _hint(fields):
         return "unknown", f"{hint} speaks of a rotation, and no field that is known here describes it"
     if states := fields.name(*STATES):
@@ -85,14 +90,14 @@ def _named(fields: Fields) -> tuple[str, str] | None:
     if not field:
         empty = "position_embedding_type" in fields.all and own(fields)  # GraniteMoeHybrid: null turns rotations off
         return ("nope", "position_embedding_type is None") if empty else None
-    said = fields.get(field)
-    found = next((name for word, name in NAMED if word in said.lower()), "") if isinstance(said, str) else ""
-    why = f"{field} is {shown(said)}"
-    if found == "learned" and fields.model_type not in tables.LEARNED:
+    value = fields.get(field)
+    known = next((name for word, name in NAMED if word in value.lower()), "") if isinstance(value, str) else ""
+    why = f"{field} is {shown(value)}"
+    if known == "learned" and fields.model_type not in tables.LEARNED:
         rotates = fields.name("rope_scaling", "rope_parameters", *ROTATES)
         if rotates:
             return "unknown", f"{why}, and {rotates} is there as well"
-    return (found or "unknown", why if found else f"{why}, which is no scheme that is known here")
+    return (known or "unknown", why if known else f"{why}, which is no scheme that is known here")
 
 
 def _hint(fields: Fields) -> str:

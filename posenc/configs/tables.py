@@ -51,21 +51,25 @@ BY_LAYER: dict[str, dict[str, tuple[str, float]]] = {
     "gemma3_text": {"full_attention": ("rope_theta", 1e6), "sliding_attention": ("rope_local_base_freq", 1e4)},
     "gemma3n_text": {"full_attention": ("rope_theta", 1e6), "sliding_attention": ("rope_local_base_freq", 1e4)},
     "modernbert-decoder": {
-        "full_attention": ("global_rope_theta", 160e3), "sliding_attention": ("local_rope_theta", 1e4),
+        "full_attention": ("global_rope_theta", 160e3),
+        "sliding_attention": ("local_rope_theta", 1e4),
     },
     "modernbert": {"full_attention": ("global_rope_theta", 160e3), "sliding_attention": ("local_rope_theta", 1e4)},
     "olmo3": {"full_attention": ("rope_theta", 5e5), "sliding_attention": ("rope_theta", 5e5)},
     "mimo_v2_flash": {"full_attention": ("rope_theta", 5e6), "sliding_attention": ("swa_rope_theta", 1e4)},
     "deepseek_v4": {"main": ("rope_theta", 1e4), "compress": ("compress_rope_theta", 160e3)},
-}  # fmt: skip
+}
 """Model types with a rotation for each kind of layer: the field of its base, and its base without one."""
 
 SCALED_LAYERS: dict[str, tuple[str, ...]] = {
-    "gemma3_text": ("full_attention",), "gemma3n_text": ("full_attention",), "olmo3": ("full_attention",),
-    "mimo_v2_flash": (), "deepseek_v4": ("compress",),
+    "gemma3_text": ("full_attention",),
+    "gemma3n_text": ("full_attention",),
+    "olmo3": ("full_attention",),
+    "mimo_v2_flash": (),
+    "deepseek_v4": ("compress",),
     "modernbert": ("full_attention", "sliding_attention"),
     "modernbert-decoder": ("full_attention", "sliding_attention"),
-}  # fmt: skip
+}
 """Which of them `rope_scaling` beside the bases is for."""
 
 _LLAMA_3 = {"rope_type": "llama3", "low_freq_factor": 1.0, "high_freq_factor": 4.0,

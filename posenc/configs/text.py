@@ -77,25 +77,33 @@ def _layers(reading: Reading) -> str:
     return f"{len(reading.layers)}: {kinds}{seen}{bare}"
 
 
-def _rotation(kind: str, one: Rotation, reading: Reading) -> list[str]:
-    still = f", {one.still} of them stand still" if one.still else ""
-    parts = [f"base {one.base:g}, {one.dims} of {one.head_dim} channels rotate, {one.planes} planes{still}"]
-    if one.rope_type != "default":
-        parts.append(f"rope type {one.rope_type}{_factor(one)}")
-    if one.trained and one.trained != one.context:
-        parts.append(f"trained on {one.trained} tokens before scaling")
-    if one.never_turned is not None:
-        parts.append(f"{one.never_turned} of {one.planes} did not complete a turn over {one.seen} tokens")
-    if one.context and one.trained != one.context and (new := one.new_planes(one.context)) is not None:
-        parts.append(f"{len(new)} reach new angles at {one.context}")
-    if one.longest < math.inf:
-        parts.append(f"the slowest turns once in {one.longest:.0f} tokens")
-    if reach := one.reach or one.context:
-        stay = one.head_dim + one.beside - one.dims
+def _rotation(kind: str, rotation: Rotation, reading: Reading) -> list[str]:
+    still = f", {rotation.still} of them stand still" if rotation.still else ""
+    parts = [
+        f"base {rotation.base:g}, {rotation.dims} of {rotation.head_dim} channels rotate, {rotation.planes} planes{still}"
+    ]
+    if rotation.rope_type != "default":
+        parts.append(f"rope type {rotation.rope_type}{_factor(rotation)}")
+    if rotation.trained and rotation.trained != rotation.context:
+        parts.append(f"trained on {rotation.trained} tokens before scaling")
+    if rotation.never_turned is not None:
+        parts.append(
+            f"{rotation.never_turned} of {rotation.planes} did not complete a turn over {rotation.seen} tokens"
+        )
+    if (
+        rotation.context
+        and rotation.trained != rotation.context
+        and (new := rotation.new_planes(rotation.context)) is not None
+    ):
+        parts.append(f"{len(new)} reach new angles at {rotation.context}")
+    if rotation.longest < math.inf:
+        parts.append(f"the slowest turns once in {rotation.longest:.0f} tokens")
+    if reach := rotation.reach or rotation.context:
+        stay = rotation.head_dim + rotation.beside - rotation.dims
         over = f" with the {stay} channels that do not rotate" if stay else ""
-        nowhere = f"nowhere up to {one.searched if one.searched < reach else reach}"
-        parts.append(f"Σ cos(mθ){over} < 0 {f'first at offset {one.bound}' if one.bound else nowhere}")
-    rotated = one.attention_factor**2
+        nowhere = f"nowhere up to {rotation.searched if rotation.searched < reach else reach}"
+        parts.append(f"Σ cos(mθ){over} < 0 {f'first at offset {rotation.bound}' if rotation.bound else nowhere}")
+    rotated = rotation.attention_factor**2
     if abs(rotated - 1) > 1e-12:
         parts.append(f"scores of rotated channels times {rotated:.4f}")
     if abs(reading.score_factor - 1) > 1e-12:

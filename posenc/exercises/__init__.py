@@ -92,8 +92,8 @@ def check(name: str, attempt: Callable[..., Any]) -> Verdict:
             watched = Attempt(attempt)
             try:
                 holds(watched)
-            except CounterExample as found:
-                return Verdict(name, len(invariants), words, str(found))
+            except CounterExample as example:
+                return Verdict(name, len(invariants), words, str(example))
             except Exception as error:  # what a reader returns may break anything
                 raised = f"{watched.last or 'what it returned'} led to {type(error).__name__}: {error}"
                 return Verdict(name, len(invariants), words, raised)
@@ -132,7 +132,7 @@ def names() -> list[str]:
 @cache
 def _exercises() -> dict[str, list[Invariant]]:
     """What the modules of this folder have in their EXERCISES."""
-    found: dict[str, list[Invariant]] = {}
+    exercises: dict[str, list[Invariant]] = {}
     for module in pkgutil.iter_modules(__path__):
-        found |= getattr(importlib.import_module(f"{__name__}.{module.name}"), "EXERCISES", {})
-    return found
+        exercises |= getattr(importlib.import_module(f"{__name__}.{module.name}"), "EXERCISES", {})
+    return exercises

@@ -8,9 +8,9 @@ from posenc.schemes.alibi import alibi_slopes
 
 def _one_each(slopes: Attempt) -> None:
     for heads in range(1, 65):
-        found = slopes.tensor(heads, shape=(heads,))
-        expect((found > 0).all(), f"{slopes.last} has a slope that is not positive: {found.min().item():.4g}")
-        expect(len(found.unique()) == heads, f"{slopes.last} has a slope twice")
+        answer = slopes.tensor(heads, shape=(heads,))
+        expect((answer > 0).all(), f"{slopes.last} has a slope that is not positive: {answer.min().item():.4g}")
+        expect(len(answer.unique()) == heads, f"{slopes.last} has a slope twice")
 
 
 def _geometric(slopes: Attempt) -> None:
@@ -30,22 +30,22 @@ def _gentlest(slopes: Attempt) -> None:
 
 def _first_is_ratio(slopes: Attempt) -> None:
     for heads in (2, 4, 8, 16, 32):
-        found = slopes.tensor(heads)
-        expect(close(found[1] / found[0], found[0]), f"{slopes.last} begins with {found[0]:.4f}, {found[1]:.4f}")
+        answer = slopes.tensor(heads)
+        expect(close(answer[1] / answer[0], answer[0]), f"{slopes.last} begins with {answer[0]:.4f}, {answer[1]:.4f}")
 
 
 def _between(slopes: Attempt) -> None:
     for heads in (3, 5, 6, 7, 12, 20, 24, 40, 48, 112):
         power = 2 ** (heads.bit_length() - 1)
-        found, few, many = slopes.tensor(heads), slopes.tensor(power), slopes.tensor(2 * power)
-        expect(close(found[:power], few), f"the first {power} of {slopes.name}({heads}) are not {slopes.name}({power})")
-        for m in found[power:]:
+        answer, few, many = slopes.tensor(heads), slopes.tensor(power), slopes.tensor(2 * power)
+        expect(close(answer[:power], few), f"the first {power} of {slopes.name}({heads}) are not {slopes.name}({power})")
+        for m in answer[power:]:
             expect(
                 ((many - m).abs() < 1e-7).any(),
                 f"{slopes.name}({heads}) has {m:.5f}, {slopes.name}({2 * power}) has not",
             )
         missed = f"{slopes.name}({heads}) leaves out one of the steepest slopes between those of {power} heads"
-        expect(close(found[power:].sort().values, many[0::2][: heads - power].sort().values), missed)
+        expect(close(answer[power:].sort().values, many[0::2][: heads - power].sort().values), missed)
 
 
 def _offsets(sides: Attempt) -> None:
@@ -63,8 +63,8 @@ def _costs(sides: Attempt, side: int, share: float) -> None:
             for n in (1, 2, 5):
                 cost = ((logit[h, 5] - logit[h, 5 + side * n]) / slope[h]).item()
                 key = f"a key {n} to the {'left' if side < 0 else 'right'}"
-                said = f"with {sides.last}, {key} costs {cost:.2f} times the slope of head {h}"
-                expect(abs(cost - share * n) < 1e-3, said)
+                message = f"with {sides.last}, {key} costs {cost:.2f} times the slope of head {h}"
+                expect(abs(cost - share * n) < 1e-3, message)
 
 
 EXERCISES = {

@@ -33,18 +33,18 @@ class Attempt:
         try:
             return self.function(*args, **keywords)
         except Exception as error:
-            raise CounterExample(f"{self.last} raises {_said(error)}") from error
+            raise CounterExample(f"{self.last} raises {_error_line(error)}") from error
 
     def tensor(self, *args: Any, shape: Sequence[int] | None = None, **keywords: Any) -> Tensor:
         """A call that has to return finite numbers, of a shape if one is given -> float64, on the CPU."""
         return self.numbers(self(*args, **keywords), shape)
 
-    def numbers(self, found: Any, shape: Sequence[int] | None = None) -> Tensor:
+    def numbers(self, answer: Any, shape: Sequence[int] | None = None) -> Tensor:
         """What the last call returned, or a part of it, as `tensor` has it."""
         try:
-            numbers = torch.as_tensor(found).detach().cpu().double()
+            numbers = torch.as_tensor(answer).detach().cpu().double()
         except Exception as error:
-            raise CounterExample(f"{self.last} returns {brief(found)}, which is no tensor of numbers") from error
+            raise CounterExample(f"{self.last} returns {brief(answer)}, which is no tensor of numbers") from error
         if shape is not None and tuple(numbers.shape) != tuple(shape):
             has = f"the shape {tuple(numbers.shape)}" if numbers.ndim else "no shape, as a single number"
             raise CounterExample(f"{self.last} has {has}, and {tuple(shape)} is asked for")
@@ -54,20 +54,20 @@ class Attempt:
 
     def whole(self, *args: Any, shape: Sequence[int] | None = None, **keywords: Any) -> Tensor:
         """A call that has to return whole numbers -> int64."""
-        found = self.tensor(*args, shape=shape, **keywords)
-        expect((found == found.round()).all(), f"{self.last} has an entry that is no whole number")
-        return found.long()
+        answer = self.tensor(*args, shape=shape, **keywords)
+        expect((answer == answer.round()).all(), f"{self.last} has an entry that is no whole number")
+        return answer.long()
 
     def refuses(self, kind: type[Exception], *args: Any, **keywords: Any) -> None:
         """A call that has to raise."""
         self._note(args, keywords)
         try:
-            found = self.function(*args, **keywords)
+            answer = self.function(*args, **keywords)
         except kind:
             return
         except Exception as error:
-            raise CounterExample(f"{self.last} raises {_said(error)}; a {kind.__name__} is asked for") from error
-        raise CounterExample(f"{self.last} returns {brief(found)}; a {kind.__name__} is asked for")
+            raise CounterExample(f"{self.last} raises {_error_line(error)}; a {kind.__name__} is asked for") from error
+        raise CounterExample(f"{self.last} returns {brief(answer)}; a {kind.__name__} is asked for")
 
     def encoding(self, *args: Any, **keywords: Any) -> Encoding:
         """A call, of a class as a rule, that has to make an Encoding -> in float64, on the CPU."""
@@ -77,10 +77,10 @@ class Attempt:
 
     def method(self, made: Any, name: str) -> Attempt:
         """A method of what the last call made, to be watched in turn."""
-        found = getattr(made, name, None)
-        if not callable(found):
+        method = getattr(made, name, None)
+        if not callable(method):
             raise CounterExample(f"{self.last} has no method {name!r}")
-        return Attempt(found, f"{self.last}.{name}")
+        return Attempt(method, f"{self.last}.{name}")
 
     def attend(self, made: Encoding, q: Tensor, k: Tensor, v: Tensor, qpos: Tensor, kpos: Tensor, **o: Any) -> Tensor:
         """Attention with the encoding that the last call made; q and k are as projected."""
@@ -99,10 +99,10 @@ class Attempt:
         try:
             both: Any = attention(q, k, v, made, qpos, kpos, **options | {"return_weights": weights}, embedded=True)
         except Exception as error:
-            raise CounterExample(f"{self.last} raises {_where(error, type(made))}{_said(error)}") from error
-        found = tuple(self.numbers(each) for each in (both if weights else (both,)))
+            raise CounterExample(f"{self.last} raises {_where(error, type(made))}{_error_line(error)}") from error
+        outputs = tuple(self.numbers(each) for each in (both if weights else (both,)))
         self.last = maker
-        return found
+        return outputs
 
     def _note(self, args: Sequence[Any], keywords: dict[str, Any]) -> None:
         given = [brief(argument) for argument in args] + [f"{key}={brief(word)}" for key, word in keywords.items()]
@@ -115,15 +115,15 @@ def expect(condition: bool | Tensor, counter_example: str) -> None:
         raise CounterExample(counter_example)
 
 
-def close(found: Tensor, expected: Tensor | float, atol: float = 1e-6) -> bool:
+def close(answer: Tensor, expected: Tensor | float, atol: float = 1e-6) -> bool:
     """Whether two tensors are equal up to rounding."""
-    return bool(torch.allclose(found.double(), torch.as_tensor(expected).double(), rtol=atol, atol=atol))
+    return bool(torch.allclose(answer.double(), torch.as_tensor(expected).double(), rtol=atol, atol=atol))
 
 
-def worst(found: Tensor, expected: Tensor) -> tuple[int, ...]:
+def worst(answer: Tensor, expected: Tensor) -> tuple[int, ...]:
     """The index of the entry where two tensors differ most."""
-    at = int((found.double() - expected.double()).abs().argmax())
-    return tuple(int(n) for n in torch.unravel_index(torch.tensor(at), found.shape))
+    at = int((answer.double() - expected.double()).abs().argmax())
+    return tuple(int(n) for n in torch.unravel_index(torch.tensor(at), answer.shape))
 
 
 def draw(*shape: int, seed: int = 0) -> Tensor:
@@ -148,21 +148,21 @@ def brief(value: Any) -> str:
     return name if name.isidentifier() else f"<{type(value).__name__}>"
 
 
-def _said(error: Exception) -> str:
+def _error_line(error: Exception) -> str:
     """An error in one line."""
-    said = " ".join(str(error).split())
-    return f"{type(error).__name__}: {said}" if said else type(error).__name__
+    message = " ".join(str(error).split())
+    return f"{type(error).__name__}: {message}" if message else type(error).__name__
 
 
 def _where(error: Exception, made: type) -> str:
     """In which method of a reader's class it was raised, if in one."""
-    found, trace = "", error.__traceback__
+    place, trace = "", error.__traceback__
     while trace is not None:
         name = trace.tb_frame.f_code.co_qualname
         if name.startswith(f"{made.__qualname__}.") and name != f"{made.__qualname__}.__init__":
-            found = f"in {name.replace('.<locals>', '')} "
+            place = f"in {name.replace('.<locals>', '')} "
         trace = trace.tb_next
-    return found
+    return place
 
 
 def _range(pos: Tensor) -> str:
@@ -173,5 +173,5 @@ def _round(value: Any) -> Any:
     return float(f"{value:.4g}") if isinstance(value, float) and math.isfinite(value) else value
 
 
-def _odd(found: Tensor) -> str:
-    return "NaN" if found.isnan().any() else "infinite"
+def _odd(numbers: Tensor) -> str:
+    return "NaN" if numbers.isnan().any() else "infinite"

@@ -26,10 +26,10 @@ def _within(window: Attempt) -> None:
     for causal in (True, False):
         near = pos[:, None] - pos < 3
         wanted = window.weights(Encoding(), q, k, pos, pos, causal=causal, mask=near)
-        found = window.weights(made, q, k, pos, pos, causal=causal)
+        weights = window.weights(made, q, k, pos, pos, causal=causal)
         for i, j in near.nonzero().tolist():
-            says = f"with {window.last} and causal={causal}, query {i} gives key {j} {found[0, 0, i, j]:.3f}"
-            expect(close(found[0, 0, i, j], wanted[0, 0, i, j], 1e-5), f"{says}, not its share of the visible keys")
+            says = f"with {window.last} and causal={causal}, query {i} gives key {j} {weights[0, 0, i, j]:.3f}"
+            expect(close(weights[0, 0, i, j], wanted[0, 0, i, j], 1e-5), f"{says}, not its share of the visible keys")
 
 
 def _positions(window: Attempt) -> None:

@@ -11,33 +11,33 @@ PADDED = torch.tensor([[1, 1, 1, 1, 1, 1], [0, 0, 1, 1, 1, 1], [1, 1, 1, 0, 0, 0
 
 
 def _numbered(positions: Attempt, real: Tensor, start: Tensor) -> Tensor:
-    found = positions.tensor(real, start, shape=real.shape)
-    expect(close(found, found.round()), f"{positions.last} has positions that are not whole")
-    return found
+    answer = positions.tensor(real, start, shape=real.shape)
+    expect(close(answer, answer.round()), f"{positions.last} has positions that are not whole")
+    return answer
 
 
-def _whole(found: Tensor) -> list[int]:
-    return [int(position) for position in found]
+def _whole(answer: Tensor) -> list[int]:
+    return [int(position) for position in answer]
 
 
 def _from_start(positions: Attempt) -> None:
     for start in (0, 1, 7, 300):
-        found = _numbered(positions, torch.ones(3, 5, dtype=torch.bool), torch.full((3,), start))
-        right = (found == start + torch.arange(5)).all()
-        expect(right, f"{positions.last}, three texts that go on from {start}, gives {_whole(found[0])}")
+        answer = _numbered(positions, torch.ones(3, 5, dtype=torch.bool), torch.full((3,), start))
+        right = (answer == start + torch.arange(5)).all()
+        expect(right, f"{positions.last}, three texts that go on from {start}, gives {_whole(answer[0])}")
 
 
 def _rows_apart(positions: Attempt) -> None:
     start = torch.tensor([4, 0, 9])
-    found = _numbered(positions, torch.ones(3, 2, dtype=torch.bool), start)
-    for row, first in zip(found, start.tolist(), strict=True):
+    answer = _numbered(positions, torch.ones(3, 2, dtype=torch.bool), start)
+    for row, first in zip(answer, start.tolist(), strict=True):
         given = _whole(row)
         expect(given == [first, first + 1], f"a text that goes on from {first}, beside others, is numbered {given}")
 
 
 def _only_real(positions: Attempt) -> None:
-    found = _numbered(positions, PADDED, torch.zeros(4, dtype=torch.long))
-    for row, real in zip(found, PADDED, strict=True):
+    answer = _numbered(positions, PADDED, torch.zeros(4, dtype=torch.long))
+    for row, real in zip(answer, PADDED, strict=True):
         given, kinds = _whole(row[real]), "".join(".x"[int(here)] for here in real)
         expect(given == list(range(len(given))), f"the tokens of {kinds} (x a token, . padding) get {given}")
 
@@ -54,9 +54,9 @@ def _in_pieces(positions: Attempt) -> None:
 
 def _rows_of_a_table(positions: Attempt) -> None:
     for start in (0, 2):
-        found = _numbered(positions, PADDED, torch.full((4,), start))
-        expect((found >= 0).all(), f"{positions.last} gives padding the position {int(found.min())}")
-        expect((found < start + 6).all(), f"{positions.last} gives padding the position {int(found.max())}")
+        answer = _numbered(positions, PADDED, torch.full((4,), start))
+        expect((answer >= 0).all(), f"{positions.last} gives padding the position {int(answer.min())}")
+        expect((answer < start + 6).all(), f"{positions.last} gives padding the position {int(answer.max())}")
 
 
 # ---- may_see(qpos, kpos, qdoc, kdoc) -------------------------------------------------------------------------------

@@ -70,39 +70,39 @@ def _off(turns: Attempt, model: Decoder, first: Tensor = FIRST) -> float:
 
 def _nothing(turns: Attempt) -> None:
     for first in (FIRST, LONGER):
-        found = _off(turns, Decoder(), first)
-        expect(abs(found) < 1e-9, f"a model that keeps all in its state is off by {found:.2g}")
+        size = _off(turns, Decoder(), first)
+        expect(abs(size) < 1e-9, f"a model that keeps all in its state is off by {size:.2g}")
 
 
 def _counter(turns: Attempt) -> None:
-    found = _off(turns, Counting())
-    expect(found > 0.01, f"a model that counts tokens in itself, from 0 with each text, is off by {found:.2g}")
+    size = _off(turns, Counting())
+    expect(size > 0.01, f"a model that counts tokens in itself, from 0 with each text, is off by {size:.2g}")
 
 
 def _both(turns: Attempt) -> None:
     for text, name in enumerate(("first", "second")):
-        found = _off(turns, Once(text, 8))
-        expect(found > 0.01, f"a model that spoils the last token of the {name} text only is off by {found:.2g}")
+        size = _off(turns, Once(text, 8))
+        expect(size > 0.01, f"a model that spoils the last token of the {name} text only is off by {size:.2g}")
 
 
 def _every(turns: Attempt) -> None:
     for at in (1, 4, 7):
-        found = _off(turns, Once(0, at), LONGER)
-        expect(found > 0.01, f"a model that spoils the token after {at} others only is off by {found:.2g}")
+        size = _off(turns, Once(0, at), LONGER)
+        expect(size > 0.01, f"a model that spoils the token after {at} others only is off by {size:.2g}")
 
 
 def _scaled(turns: Attempt) -> None:
     one, thousand = _off(turns, Counting()), _off(turns, Counting(1000.0))
-    said = f"off by {one:.3g}, and with logits 1000 times as large by {thousand:.3g}"
-    expect(abs(one - thousand) < 1e-6 * one, said)
+    message = f"off by {one:.3g}, and with logits 1000 times as large by {thousand:.3g}"
+    expect(abs(one - thousand) < 1e-6 * one, message)
 
 
 def _largest(turns: Attempt) -> None:
     alone = Decoder().step(FIRST, None)[0]
     size = float((alone[:, 4].roll(1, -1) - alone[:, 4]).abs().max() / alone.square().mean().sqrt())
-    found = _off(turns, Once(0, 4))
-    said = f"one token is spoilt, by {size:.2g} of the logits' size at most, and it is off by {found:.2g}"
-    expect(0.5 * size < found < 2 * size, said)
+    measured = _off(turns, Once(0, 4))
+    message = f"one token is spoilt, by {size:.2g} of the logits' size at most, and it is off by {measured:.2g}"
+    expect(0.5 * size < measured < 2 * size, message)
 
 
 EXERCISES = {

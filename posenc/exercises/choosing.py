@@ -17,36 +17,36 @@ def _slow(window: int, dim: int, base: float, turns: float) -> int:
 def _enough(base: Attempt) -> None:
     for window, dim, planes, turns in CASES:
         if planes < dim // 2:
-            found = base.tensor(window, dim, planes, turns, shape=()).item()
-            expect(found >= 1, f"{base.last} is {found:.4g}")
-            slow = _slow(window, dim, found, turns)
-            expect(slow >= planes, f"{base.last} is {found:.6g}, with which {slow} planes make at most {turns} turns")
+            answer = base.tensor(window, dim, planes, turns, shape=()).item()
+            expect(answer >= 1, f"{base.last} is {answer:.4g}")
+            slow = _slow(window, dim, answer, turns)
+            expect(slow >= planes, f"{base.last} is {answer:.6g}, with which {slow} planes make at most {turns} turns")
 
 
 def _least(base: Attempt) -> None:
     for window, dim, planes, turns in CASES:
         if planes < dim // 2:
-            found = base.tensor(window, dim, planes, turns, shape=()).item()
-            smaller = max(1.0, 0.99 * found)
+            answer = base.tensor(window, dim, planes, turns, shape=()).item()
+            smaller = max(1.0, 0.99 * answer)
             slow = _slow(window, dim, smaller, turns)
-            told = f"{base.last} is {found:.6g}, and {smaller:.6g} has {slow} such planes too"
-            expect(smaller == found or slow < planes, told)
+            told = f"{base.last} is {answer:.6g}, and {smaller:.6g} has {slow} such planes too"
+            expect(smaller == answer or slow < planes, told)
 
 
 def _short(base: Attempt) -> None:
     for dim, planes in ((64, 1), (64, 31), (4, 1), (8, 4)):
-        found = base.tensor(6, dim, planes, 1.0, shape=()).item()
-        expect(abs(found - 1) < 1e-9, f"in 6 positions no plane completes a turn, and {base.last} is {found:.4g}")
+        answer = base.tensor(6, dim, planes, 1.0, shape=()).item()
+        expect(abs(answer - 1) < 1e-9, f"in 6 positions no plane completes a turn, and {base.last} is {answer:.4g}")
 
 
 def _refused(base: Attempt) -> None:
     for window, dim, turns in ((128, 64, 1.0), (4096, 4, 3.0)):
         base.last = f"{base.name}({window}, {dim}, {dim // 2}, {turns})"
         try:
-            found = base.function(window, dim, dim // 2, turns)
+            answer = base.function(window, dim, dim // 2, turns)
         except ValueError:
             continue
-        raise CounterExample(f"{base.last} returns {found}, though the fastest plane turns by a radian a position")
+        raise CounterExample(f"{base.last} returns {answer}, though the fastest plane turns by a radian a position")
 
 
 EXERCISES = {

@@ -72,11 +72,11 @@ LATER = [
 
 def _says(attempt: Attempt, turns: list[Turn], expected: bool) -> None:
     for turn in turns:
-        found = attempt(turn)
-        if isinstance(found, Tensor) and found.dtype == torch.bool and found.numel() == 1:
-            found = bool(found)
-        expect(isinstance(found, bool), f"{attempt.last} returns {brief(found)}, and True or False is asked for")
-        expect(found == expected, f"{attempt.last} returns {found}")
+        answer = attempt(turn)
+        if isinstance(answer, Tensor) and answer.dtype == torch.bool and answer.numel() == 1:
+            answer = bool(answer)
+        expect(isinstance(answer, bool), f"{attempt.last} returns {brief(answer)}, and True or False is asked for")
+        expect(answer == expected, f"{attempt.last} returns {answer}")
 
 
 EXERCISES = {

@@ -18,11 +18,11 @@ class _Largest(TorchDispatchMode):
         self.shape: tuple[int, ...] = ()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        found = func(*args, **(kwargs or {}))
-        for x in found if isinstance(found, (tuple, list)) else (found,):
+        out = func(*args, **(kwargs or {}))
+        for x in out if isinstance(out, (tuple, list)) else (out,):
             if isinstance(x, Tensor) and x.untyped_storage().nbytes() // x.element_size() > self.size:
                 self.size, self.shape = x.untyped_storage().nbytes() // x.element_size(), tuple(x.shape)
-        return found
+        return out
 
 
 def _inputs(queries: int, keys: int, dim: int = 8) -> tuple[Tensor, Tensor, Tensor]:
@@ -37,8 +37,8 @@ def _whole(q: Tensor, k: Tensor, v: Tensor, slope: float, qpos: Tensor, kpos: Te
 
 
 def _same(blocks: Attempt, q: Tensor, k: Tensor, v: Tensor, qpos: Tensor, kpos: Tensor, block: int, words: str) -> None:
-    found = blocks.tensor(q, k, v, 0.25, qpos, kpos, block, shape=q.shape)
-    error = (found - _whole(q, k, v, 0.25, qpos, kpos)).abs().amax(-1)
+    answer = blocks.tensor(q, k, v, 0.25, qpos, kpos, block, shape=q.shape)
+    error = (answer - _whole(q, k, v, 0.25, qpos, kpos)).abs().amax(-1)
     worst = int(error.argmax())
     told = f"{words}, blocks of {block}: query {worst} at position {int(qpos[worst])} is off by {error[worst]:.2g}"
     expect(close(error, 0.0), told)

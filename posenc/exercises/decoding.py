@@ -28,12 +28,12 @@ def _decoded(decode: Attempt, encoding: Encoding, chunks: list[int]) -> None:
     q, k, v = draw(3, 1, 2, sum(chunks), 8)
     pos = torch.arange(sum(chunks))
     whole = attention(q, k, v, encoding, pos)
-    found = decode.tensor(q, k, v, encoding, chunks, shape=v.shape)
-    wrong = ((found - whole).abs().amax((0, 1, 3)) > 1e-4).nonzero()[:, 0].tolist()
+    answer = decode.tensor(q, k, v, encoding, chunks, shape=v.shape)
+    wrong = ((answer - whole).abs().amax((0, 1, 3)) > 1e-4).nonzero()[:, 0].tolist()
     first = f", the first at position {wrong[0]}" if wrong else ""
     name = type(encoding).__name__
-    said = f"{name}, chunks of {', '.join(map(str, chunks))}: {len(wrong)} of {sum(chunks)} outputs"
-    expect(not wrong, f"{said} differ from one pass{first}")
+    message = f"{name}, chunks of {', '.join(map(str, chunks))}: {len(wrong)} of {sum(chunks)} outputs"
+    expect(not wrong, f"{message} differ from one pass{first}")
 
 
 def _every_scheme(decode: Attempt, *chunkings: list[int]) -> None:
@@ -46,8 +46,8 @@ def _no_key_twice(decode: Attempt) -> None:
     for chunks in ([1] * 9, [4, 1, 1, 3]):
         encoding, (q, k, v) = Counted(8), draw(3, 1, 2, 9, 8)
         decode(q, k, v, encoding, chunks)
-        said = f"chunks of {', '.join(map(str, chunks))}: {encoding.keys} keys are turned for 9 tokens"
-        expect(encoding.keys == 9, said)
+        message = f"chunks of {', '.join(map(str, chunks))}: {encoding.keys} keys are turned for 9 tokens"
+        expect(encoding.keys == 9, message)
 
 
 def _model() -> Transformer:
@@ -73,14 +73,14 @@ def _speculated(speculate: Attempt, width: int, own: bool = False) -> tuple[Tens
 def _as_many(speculate: Attempt) -> None:
     _, _, prompt, _ = _models()
     for width in (1, 3, 5):
-        found, _ = _speculated(speculate, width)
-        expect(torch.equal(found[:, :8], prompt), f"{speculate.last} does not begin with the prompt")
+        answer, _ = _speculated(speculate, width)
+        expect(torch.equal(answer[:, :8], prompt), f"{speculate.last} does not begin with the prompt")
 
 
 def _its_own(speculate: Attempt, own: bool) -> None:
     for width in (1, 3, 5):
-        found, expected = _speculated(speculate, width, own)
-        same = int((found == expected)[0].int().cumprod(0).sum()) - 8
+        answer, expected = _speculated(speculate, width, own)
+        same = int((answer == expected)[0].int().cumprod(0).sum()) - 8
         expect(same == 30, f"guessing {width} at a time, only the first {same} of 30 tokens are the model's own")
 
 
@@ -98,8 +98,8 @@ def _not_again(speculate: Attempt) -> None:
             speculate(model, draft, prompt, 30, width)
             # a pass reads what it has not read, which is at most `width` guesses and one token more
             most = prompt.shape[1] + (width + 1) * len(read)
-            said = f"guessing {width} at a time, the model reads {sum(read)} tokens in {len(read)} passes"
-            expect(sum(read) <= most, f"{said}, the largest of {max(read)}")
+            message = f"guessing {width} at a time, the model reads {sum(read)} tokens in {len(read)} passes"
+            expect(sum(read) <= most, f"{message}, the largest of {max(read)}")
     finally:
         hook.remove()
 

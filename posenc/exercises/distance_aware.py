@@ -18,50 +18,50 @@ RATES, SHIFTS = (-0.4, -0.05, 0.05, 0.4), (-2.0, 0.0, 1.5)
 
 def _at_zero(weight: Attempt) -> None:
     for w, v in product((0.0, *RATES), SHIFTS):
-        found = weight.tensor(R, w, v, shape=R.shape)
-        expect(abs(found[0] - 1) < 1e-5, f"w = {w}, v = {v}: at distance 0 it is {found[0]:.4f}")
+        answer = weight.tensor(R, w, v, shape=R.shape)
+        expect(abs(answer[0] - 1) < 1e-5, f"w = {w}, v = {v}: at distance 0 it is {answer[0]:.4f}")
 
 
 def _flat(weight: Attempt) -> None:
     for v in SHIFTS:
-        found = weight.tensor(R, 0.0, v, shape=R.shape)
-        at = int((found - 1).abs().argmax())
-        expect(close(found, 1.0, 1e-5), f"w = 0, v = {v}: at distance {at} it is {found[at]:.4f}")
+        answer = weight.tensor(R, 0.0, v, shape=R.shape)
+        at = int((answer - 1).abs().argmax())
+        expect(close(answer, 1.0, 1e-5), f"w = 0, v = {v}: at distance {at} it is {answer[at]:.4f}")
 
 
 def _preference(weight: Attempt) -> None:
     for w, v in product(RATES, SHIFTS):
-        found = weight.tensor(R, w, v, shape=R.shape)
-        for r, step in enumerate(found.diff()[:20].tolist()):
-            said = f"w = {w}, v = {v}: from distance {r} to {r + 1} it goes from {found[r]:.4f} to {found[r + 1]:.4f}"
-            expect(step * w > 0, said)
+        answer = weight.tensor(R, w, v, shape=R.shape)
+        for r, step in enumerate(answer.diff()[:20].tolist()):
+            message = f"w = {w}, v = {v}: from distance {r} to {r + 1} it goes from {answer[r]:.4f} to {answer[r + 1]:.4f}"
+            expect(step * w > 0, message)
 
 
 def _sigmoid(weight: Attempt) -> None:
     for w, v in product(RATES, SHIFTS):
-        found = weight.tensor(R[:20], w, v, shape=(20,))
-        inner = (found > 0) & (found < 1 + math.exp(v))
+        answer = weight.tensor(R[:20], w, v, shape=(20,))
+        inner = (answer > 0) & (answer < 1 + math.exp(v))
         at = int(inner.int().argmin())
-        expect(inner.all(), f"w = {w}, v = {v}: at distance {at} it is {found[at]:.4f}")
-        logit = found.log() - (1 + math.exp(v) - found).log()  # of what it is of its limit for w > 0
+        expect(inner.all(), f"w = {w}, v = {v}: at distance {at} it is {answer[at]:.4f}")
+        logit = answer.log() - (1 + math.exp(v) - answer).log()  # of what it is of its limit for w > 0
         for r, step in enumerate(logit.diff().tolist()):
-            said = f"w = {w}, v = {v}: from distance {r} to {r + 1} its logit rises by {step:.4f}"
-            expect(abs(step - w) < 1e-4, said)
+            message = f"w = {w}, v = {v}: from distance {r} to {r + 1} its logit rises by {step:.4f}"
+            expect(abs(step - w) < 1e-4, message)
 
 
 def _extremes(weight: Attempt) -> None:
     far = torch.tensor([0.0, 1e3, 1e6], dtype=torch.float64)
     for w, v in ((-1.0, 0.0), (1.0, 0.0), (-5.0, 3.0), (-0.1, 800.0), (0.0, 800.0), (-0.1, -800.0)):
-        found = weight.tensor(far, w, v, shape=(3,))
-        expect((found >= 0).all(), f"{weight.last} is {found.min():.3g} somewhere")
-        expect(abs(found[0] - 1) < 1e-5, f"{weight.last} is {found[0]:.4g} at distance 0")
+        answer = weight.tensor(far, w, v, shape=(3,))
+        expect((answer >= 0).all(), f"{weight.last} is {answer.min():.3g} somewhere")
+        expect(abs(answer[0] - 1) < 1e-5, f"{weight.last} is {answer[0]:.4g} at distance 0")
 
 
 def _of(sparse: Attempt, q: Tensor, k: Tensor, values: Tensor, w: float, v: float) -> tuple[Tensor, int]:
-    found: Any = sparse(q, k, values, w, v)
-    both = isinstance(found, tuple) and len(found) == 2
-    expect(both, f"{sparse.last} returns {brief(found)}; the output and a number of pairs are asked for")
-    return sparse.numbers(found[0], values.shape), int(sparse.numbers(found[1], ()))
+    answer: Any = sparse(q, k, values, w, v)
+    both = isinstance(answer, tuple) and len(answer) == 2
+    expect(both, f"{sparse.last} returns {brief(answer)}; the output and a number of pairs are asked for")
+    return sparse.numbers(answer[0], values.shape), int(sparse.numbers(answer[1], ()))
 
 
 CASES = [(40, 8, -0.2, 0.5), (25, 4, 0.1, 0.0), (6, 8, -1.0, -1.0)]
@@ -82,8 +82,8 @@ def _few(sparse: Attempt) -> None:
     for q, k, values, w, v in _cases():
         _, pairs = _of(sparse, q, k, values, w, v)
         positive = int((q @ k.T > 0).tril().sum())
-        said = f"{sparse.last}: {pairs} pairs, and the score is positive for {positive} of {len(q) * (len(q) + 1) // 2}"
-        expect(pairs <= positive, said)
+        message = f"{sparse.last}: {pairs} pairs, and the score is positive for {positive} of {len(q) * (len(q) + 1) // 2}"
+        expect(pairs <= positive, message)
 
 
 def _dead(sparse: Attempt) -> None:
@@ -91,8 +91,8 @@ def _dead(sparse: Attempt) -> None:
         out, _ = _of(sparse, q, k, values, w, v)
         for i in range(1, len(q)):
             mean = values[: i + 1].mean(0)
-            said = f"all scores of query {i} are negative; channel 0 of its output is {out[i, 0]:.3f}"
-            expect(close(out[i], mean, 1e-5), f"{said}, and of the {i + 1} values {mean[0]:.3f} on average")
+            message = f"all scores of query {i} are negative; channel 0 of its output is {out[i, 0]:.3f}"
+            expect(close(out[i], mean, 1e-5), f"{message}, and of the {i + 1} values {mean[0]:.3f} on average")
 
 
 def _output(sparse: Attempt) -> None:
@@ -103,8 +103,8 @@ def _output(sparse: Attempt) -> None:
         wanted = attention(q[None, None], k[None, None], values[None, None], scheme, pos)[0, 0]
         out, _ = _of(sparse, q, k, values, w, v)
         i, c = worst(out, wanted)
-        said = f"{sparse.last}: channel {c} of query {i} is {out[i, c]:.3f}"
-        expect(close(out, wanted, 1e-5), f"{said}, where DistanceAware has {wanted[i, c]:.3f}")
+        message = f"{sparse.last}: channel {c} of query {i} is {out[i, c]:.3f}"
+        expect(close(out, wanted, 1e-5), f"{message}, where DistanceAware has {wanted[i, c]:.3f}")
 
 
 EXERCISES = {

@@ -20,16 +20,16 @@ def _column_each(columns: Attempt) -> None:
 
 def _open(columns: Attempt) -> None:
     for length in (1, 4, 9):
-        found = columns.tensor(torch.zeros(length, dtype=torch.float64))
-        expect(close(found, found[:1].expand(length)), f"{columns.last} gives {found.tolist()}")
+        answer = columns.tensor(torch.zeros(length, dtype=torch.float64))
+        expect(close(answer, answer[:1].expand(length)), f"{columns.last} gives {answer.tolist()}")
 
 
 def _equal_gates(columns: Attempt) -> None:
     for rate in (0.1, 0.5, 2.0):
-        found = columns.tensor(torch.full((6,), -rate, dtype=torch.float64))
+        answer = columns.tensor(torch.full((6,), -rate, dtype=torch.float64))
         expect(
-            close(found.diff(), torch.full((5,), rate)),
-            f"with ln f = {-rate} everywhere, neighbouring numbers differ by {found.diff()[0]:.4g}",
+            close(answer.diff(), torch.full((5,), rate)),
+            f"with ln f = {-rate} everywhere, neighbouring numbers differ by {answer.diff()[0]:.4g}",
         )
 
 
@@ -37,8 +37,8 @@ def _one_gate(columns: Attempt) -> None:
     for closed in range(1, 6):
         log_gate = torch.zeros(6, dtype=torch.float64)
         log_gate[closed] = -3.0
-        found = columns.tensor(log_gate)
-        lost = found[-1] - found
+        answer = columns.tensor(log_gate)
+        lost = answer[-1] - answer
         wanted = 3.0 * (torch.arange(6) < closed)
         expect(
             close(lost, wanted),
@@ -49,33 +49,33 @@ def _one_gate(columns: Attempt) -> None:
 def _weights(columns: Attempt) -> None:
     log_gate = -_random(2, 8, seed=1)
     score = 4 * _random(2, 8, 8, seed=2)
-    found = columns.tensor(log_gate, shape=(2, 8))
+    answer = columns.tensor(log_gate, shape=(2, 8))
     for s in range(2):
         for i in range(8):
             bias = [sum(float(log_gate[s, m]) for m in range(j + 1, i + 1)) for j in range(i + 1)]
             expected = (score[s, i, : i + 1] + torch.tensor(bias, dtype=torch.float64)).softmax(0)
-            weights = (score[s, i, : i + 1] + found[s, : i + 1]).softmax(0)
+            weights = (score[s, i, : i + 1] + answer[s, : i + 1]).softmax(0)
             expect(close(weights, expected), f"in row {i} of sequence {s}, the weights of {columns.last} are others")
 
 
 def _position_each(positions: Attempt) -> None:
     for shape in SHAPES[1:]:
         gate = _random(*shape, shape[-1])
-        found = positions.tensor(gate, shape=gate.shape)
+        answer = positions.tensor(gate, shape=gate.shape)
         expect(
-            not found.triu(1).any(),
-            f"{positions.last} gives a key of the future {found.triu(1).abs().max():.4g}",
+            not answer.triu(1).any(),
+            f"{positions.last} gives a key of the future {answer.triu(1).abs().max():.4g}",
         )
 
 
 def _tokens(positions: Attempt) -> None:
     for length in (1, 4, 7):
-        found = positions.tensor(torch.ones(length, length, dtype=torch.float64))
+        answer = positions.tensor(torch.ones(length, length, dtype=torch.float64))
         i = torch.arange(length)
         for q, k in ((length - 1, 0), (length - 1, length - 1), (length // 2, 0)):
             expect(
-                abs(found[q, k] - (i[q] - i[k] + 1)) < 1e-6,
-                f"with all gates at 1, key {k} of {length} is at {found[q, k]:.4g} for query {q}",
+                abs(answer[q, k] - (i[q] - i[k] + 1)) < 1e-6,
+                f"with all gates at 1, key {k} of {length} is at {answer[q, k]:.4g} for query {q}",
             )
 
 
@@ -94,25 +94,25 @@ def _past_only(positions: Attempt) -> None:
 def _own_row(positions: Attempt) -> None:
     gate = torch.zeros(5, 5, dtype=torch.float64)
     gate[3, 1] = 0.5
-    found = positions.tensor(gate)
+    answer = positions.tensor(gate)
     expected = torch.zeros(5, 5)
     expected[3, :2] = 0.5
     expect(
-        close(found, expected),
-        f"with a single gate of 0.5, query 3's of token 1, row 3 is {[round(x, 4) for x in found[3].tolist()]}",
+        close(answer, expected),
+        f"with a single gate of 0.5, query 3's of token 1, row 3 is {[round(x, 4) for x in answer[3].tolist()]}",
     )
 
 
 def _sums(positions: Attempt) -> None:
     gate = _random(2, 6, 6, seed=4)
-    found = positions.tensor(gate)
+    answer = positions.tensor(gate)
     for s in range(2):
         for i in range(6):
             for j in range(i + 1):
                 expected = sum(float(gate[s, i, m]) for m in range(j, i + 1))
                 expect(
-                    abs(found[s, i, j] - expected) < 1e-6,
-                    f"in sequence {s}, key {j} is at {found[s, i, j]:.4g} for query {i}, which is not the sum",
+                    abs(answer[s, i, j] - expected) < 1e-6,
+                    f"in sequence {s}, key {j} is at {answer[s, i, j]:.4g} for query {i}, which is not the sum",
                 )
 
 

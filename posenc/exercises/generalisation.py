@@ -13,8 +13,8 @@ def _drawn(positions: Attempt, n: int = 5, longest: int = 40, times: int = 4000)
 
 def _range(positions: Attempt) -> None:
     for n, longest in ((5, 40), (1, 3), (8, 9)):
-        found = _drawn(positions, n, longest, 200)
-        for end, one in (("least", found.min()), ("largest", found.max())):
+        answer = _drawn(positions, n, longest, 200)
+        for end, one in (("least", answer.min()), ("largest", answer.max())):
             expect(0 <= one < longest, f"in 200 draws, {positions.last} has {one} as its {end} position")
 
 

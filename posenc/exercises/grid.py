@@ -22,11 +22,11 @@ def _matrix(turn: Attempt, dim: int, row: float, column: float) -> Tensor:
 def _lengths(turn: Attempt) -> None:
     for dim in DIMS:
         x, coords = draw(12, dim), draw(12, 2, seed=1).mul(9).round()
-        found = turn.tensor(x, coords, shape=(12, dim))
-        worst = int((found.norm(dim=-1) - x.norm(dim=-1)).abs().argmax())
+        answer = turn.tensor(x, coords, shape=(12, dim))
+        worst = int((answer.norm(dim=-1) - x.norm(dim=-1)).abs().argmax())
         expect(
-            close(found.norm(dim=-1), x.norm(dim=-1)),
-            f"at {coords[worst].tolist()} a length {x[worst].norm():.3f} becomes {found[worst].norm():.3f}",
+            close(answer.norm(dim=-1), x.norm(dim=-1)),
+            f"at {coords[worst].tolist()} a length {x[worst].norm():.3f} becomes {answer[worst].norm():.3f}",
         )
 
 
@@ -44,8 +44,8 @@ def _apart(turn: Attempt) -> None:
         start = _matrix(turn, dim, 0, 0)
         for row, column in near:
             if (row, column) != (0, 0):
-                found = _matrix(turn, dim, row, column)
-                expect(not close(found, start), f"a step of ({row}, {column}) turns nothing, d = {dim}")
+                answer = _matrix(turn, dim, row, column)
+                expect(not close(answer, start), f"a step of ({row}, {column}) turns nothing, d = {dim}")
 
 
 def _halves(turn: Attempt) -> None:

@@ -45,24 +45,24 @@ def _moved(fused: Attempt, sizes: tuple[int, int, int, int]) -> tuple[Tensor, Te
 
 def _rows(fused: Attempt) -> None:
     for sizes in ALL:
-        weight, found = _moved(fused, sizes)
+        weight, answer = _moved(fused, sizes)
         for row in weight:
-            times = int((found == row).all(-1).sum())
+            times = int((answer == row).all(-1).sum())
             expect(times == 1, f"{fused.last}: a row of the weight is there {times} times")
 
 
 def _values(fused: Attempt) -> None:
     for sizes in ALL:
-        weight, found = _moved(fused, sizes)
+        weight, answer = _moved(fused, sizes)
         values = sizes[1] * sizes[2]
-        changed = int((found[-values:] != weight[-values:]).any(-1).sum())
+        changed = int((answer[-values:] != weight[-values:]).any(-1).sum())
         expect(changed == 0, f"{fused.last}: {changed} of the last {values} rows are not what they were")
 
 
 def _equal(fused: Attempt, cases: tuple[tuple[int, int, int, int], ...]) -> None:
     for sizes in cases:
-        weight, found = _moved(fused, sizes)
-        right, got = _scores(weight, *sizes, layout="interleaved"), _scores(found, *sizes, layout="half")
+        weight, answer = _moved(fused, sizes)
+        right, got = _scores(weight, *sizes, layout="interleaved"), _scores(answer, *sizes, layout="half")
         off = (got - right).abs().amax((1, 2))
         worst = int(off.argmax())
         expect(close(got, right), f"{fused.last}: a score of head {worst} is off by {off[worst]:.2g}")
@@ -91,22 +91,22 @@ def _by_head(by_head: Attempt, sizes: tuple[int, int, int]) -> tuple[Tensor, Ten
     """A matrix in the order of GPT-NeoX, and what becomes of it, both as (heads, 3, head_dim, WIDTH)."""
     heads, head_dim, _ = sizes
     weight = _weight(heads, heads, head_dim)
-    found = by_head.tensor(weight.clone(), *sizes, shape=weight.shape)
-    return weight.unflatten(0, (heads, 3, head_dim)), found.unflatten(0, (heads, 3, head_dim))
+    answer = by_head.tensor(weight.clone(), *sizes, shape=weight.shape)
+    return weight.unflatten(0, (heads, 3, head_dim)), answer.unflatten(0, (heads, 3, head_dim))
 
 
 def _by_head_values(by_head: Attempt) -> None:
     for sizes in BY_HEAD + BY_HEAD_PARTLY:
-        weight, found = _by_head(by_head, sizes)
+        weight, answer = _by_head(by_head, sizes)
         for head in range(sizes[0]):
-            changed = int((found[head, 2] != weight[head, 2]).any(-1).sum())
+            changed = int((answer[head, 2] != weight[head, 2]).any(-1).sum())
             expect(changed == 0, f"{by_head.last}: {changed} rows of the values of head {head} are not what they were")
 
 
 def _by_head_equal(by_head: Attempt, cases: tuple[tuple[int, int, int], ...]) -> None:
     for heads, head_dim, rotary_dim in cases:
-        weight, found = _by_head(by_head, (heads, head_dim, rotary_dim))
-        blocks = [x.transpose(0, 1).flatten(0, 2) for x in (weight, found)]
+        weight, answer = _by_head(by_head, (heads, head_dim, rotary_dim))
+        blocks = [x.transpose(0, 1).flatten(0, 2) for x in (weight, answer)]
         sizes = heads, heads, head_dim, rotary_dim
         right, got = _scores(blocks[0], *sizes, layout="interleaved"), _scores(blocks[1], *sizes, layout="half")
         off = (got - right).abs().amax((1, 2))

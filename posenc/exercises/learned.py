@@ -30,8 +30,8 @@ def _no_row(lookup: Attempt) -> None:
 
 def _dtype(lookup: Attempt) -> None:
     x = draw(2, 3, 4).bfloat16()
-    found = lookup(x, torch.arange(3), draw(12, 4, seed=1).float())
-    kind = getattr(found, "dtype", type(found).__name__)
+    answer = lookup(x, torch.arange(3), draw(12, 4, seed=1).float())
+    kind = getattr(answer, "dtype", type(answer).__name__)
     expect(kind == torch.bfloat16, f"x is bfloat16 and the table float32, and the result is {kind}")
 
 
@@ -52,8 +52,8 @@ def _grids(resize: Attempt) -> None:
 
 def _spare(resize: Attempt) -> None:
     for old, new in SIZES:
-        found = resize.tensor(_table(*old), old, new, 2)[:2]
-        expect((found == 7).all(), f"{resize.last} begins with {found.tolist()}, the table with rows of 7")
+        answer = resize.tensor(_table(*old), old, new, 2)[:2]
+        expect((answer == 7).all(), f"{resize.last} begins with {answer.tolist()}, the table with rows of 7")
 
 
 def _ramp(resize: Attempt, axis: int) -> None:
@@ -62,9 +62,9 @@ def _ramp(resize: Attempt, axis: int) -> None:
         wanted = torch.linspace(0, 1, new[axis], dtype=torch.float64)
         wanted = (wanted[:, None] if axis == 0 else wanted).expand(*new)
         a, b = worst(grid, wanted)
-        said = f"{resize.last}, of a grid whose rows say how far {('down', 'right')[axis]} they are (0 to 1)"
+        message = f"{resize.last}, of a grid whose rows say how far {('down', 'right')[axis]} they are (0 to 1)"
         far = f"has {grid[a, b]:.3f} at line {a}, column {b} of {new[0]} × {new[1]}"
-        expect(close(grid, wanted, 1e-4), f"{said}, {far}")
+        expect(close(grid, wanted, 1e-4), f"{message}, {far}")
 
 
 def _used(seen: Attempt, pos: list[int], least: int = 1) -> nn.Module:

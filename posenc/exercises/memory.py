@@ -13,9 +13,9 @@ SIZES = [(1, 1, 1), (1, 9, 4), (3, 3, 5), (4, 8, 8), (4, 12, 8), (6, 7, 2)]
 def _masks(mask: Attempt) -> Iterator[tuple[Tensor, Tensor, int]]:
     """A mask, how far each key lies behind its query, and the number of keys that are allowed."""
     for queries, keys, length in SIZES:
-        found = mask.tensor(queries, keys, length, shape=(queries, keys)).bool()
+        visible = mask.tensor(queries, keys, length, shape=(queries, keys)).bool()
         behind = torch.arange(keys - queries, keys)[:, None] - torch.arange(keys)
-        yield found, behind, length
+        yield visible, behind, length
 
 
 def _shape(mask: Attempt) -> None:
@@ -24,21 +24,21 @@ def _shape(mask: Attempt) -> None:
 
 
 def _itself(mask: Attempt) -> None:
-    for found, behind, _ in _masks(mask):
-        expect(found[behind == 0].all(), f"{mask.last} hides a query from itself")
+    for visible, behind, _ in _masks(mask):
+        expect(visible[behind == 0].all(), f"{mask.last} hides a query from itself")
 
 
 def _causal(mask: Attempt) -> None:
-    for found, behind, _ in _masks(mask):
-        expect(not found[behind < 0].any(), f"{mask.last} lets a query attend to a later key")
+    for visible, behind, _ in _masks(mask):
+        expect(not visible[behind < 0].any(), f"{mask.last} lets a query attend to a later key")
 
 
 def _latest(mask: Attempt) -> None:
-    for found, behind, length in _masks(mask):
+    for visible, behind, length in _masks(mask):
         wanted = ((behind >= 0) & (behind < length)).sum(-1)
-        for query, (has, asked) in enumerate(zip(found.sum(-1).tolist(), wanted.tolist(), strict=True)):
+        for query, (has, asked) in enumerate(zip(visible.sum(-1).tolist(), wanted.tolist(), strict=True)):
             expect(has == asked, f"{mask.last}: query {query} has {has} keys, and {asked} are asked for")
-        expect(found[(behind >= 0) & (behind < length)].all(), f"{mask.last} hides a key that is near enough")
+        expect(visible[(behind >= 0) & (behind < length)].all(), f"{mask.last} hides a key that is near enough")
 
 
 EXERCISES = {

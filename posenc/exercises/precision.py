@@ -28,16 +28,16 @@ class _NoFloat64(TorchDispatchMode):
 def _both(tables: Attempt, pos: Tensor, dim: int, base: float) -> tuple[Tensor, Tensor]:
     """Cosines and sines as they were returned, or the reason why they are none."""
     with _NoFloat64():
-        found: Any = tables(pos, dim, base)
-    if not isinstance(found, (tuple, list)) or len(found) != 2 or not all(isinstance(t, Tensor) for t in found):
-        raise CounterExample(f"{tables.last} returns {brief(found)}, and a cosine and a sine are asked for")
-    for table in found:
+        answer: Any = tables(pos, dim, base)
+    if not isinstance(answer, (tuple, list)) or len(answer) != 2 or not all(isinstance(t, Tensor) for t in answer):
+        raise CounterExample(f"{tables.last} returns {brief(answer)}, and a cosine and a sine are asked for")
+    for table in answer:
         shape = (len(pos), dim // 2)
         given = tuple(table.shape)
         expect(given == shape, f"{tables.last} has a table of shape {given}, and {shape} is asked for")
         expect(table.dtype == torch.float32, f"{tables.last} has a table of {table.dtype}")
         expect(table.isfinite().all(), f"{tables.last} has an entry that is not finite")
-    return found[0].cpu().double(), found[1].cpu().double()
+    return answer[0].cpu().double(), answer[1].cpu().double()
 
 
 def _right(tables: Attempt, first: int, count: int = 64) -> None:

@@ -39,15 +39,15 @@ def _report(make: Attempt) -> Report:
 def _meets(*wishes: str) -> Any:
     def holds(make: Attempt) -> None:
         for wish in wishes:
-            found = _report(make)[wish]
-            expect(found.verdict == "holds", f"{wish} {found.verdict}: {found.finding}")
+            result = _report(make)[wish]
+            expect(result.verdict == "holds", f"{wish} {result.verdict}: {result.finding}")
 
     return holds
 
 
 def _is_not_linear(make: Attempt) -> None:
-    found = _report(make)["linear"]
-    expect(found.verdict == "fails", f"linear {found.verdict}: {found.finding}")
+    result = _report(make)["linear"]
+    expect(result.verdict == "fails", f"linear {result.verdict}: {result.finding}")
 
 
 def _drawn(encoding: E) -> E:
@@ -62,10 +62,10 @@ def _drawn(encoding: E) -> E:
 def _says(tells: Attempt, cases: dict[str, Encoding], expected: bool) -> None:
     for name, encoding in cases.items():
         before = {key: value.clone() for key, value in encoding.state_dict().items()}
-        found = tells(encoding)
+        answer = tells(encoding)
         words = f"{tells.name}({name})"
-        expect(isinstance(found, bool), f"{words} returns {type(found).__name__}, and True or False is asked for")
-        expect(found is expected, f"{words} is {found}")
+        expect(isinstance(answer, bool), f"{words} returns {type(answer).__name__}, and True or False is asked for")
+        expect(answer is expected, f"{words} is {answer}")
         kept = all(torch.equal(value, before[key]) for key, value in encoding.state_dict().items())
         expect(kept, f"{words} changes the encoding")
 
@@ -101,8 +101,8 @@ def _codes(tells: Attempt) -> None:
 def _past(tells: Attempt) -> None:
     """One that is made for the past is not asked."""
     for name, encoding in {"ALiBi(4)": ALiBi(4), "XPos(16)": XPos(16)}.items():
-        found = tells(encoding)
-        expect(found is None, f"{tells.name}({name}) is {found}, though the mask hides all that is to the right")
+        answer = tells(encoding)
+        expect(answer is None, f"{tells.name}({name}) is {answer}, though the mask hides all that is to the right")
 
 
 EXERCISES = {

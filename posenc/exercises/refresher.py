@@ -46,10 +46,10 @@ def _gradients(softmax: Attempt) -> None:
     for s, allowed in zip(rows, mask, strict=True):
         with torch.enable_grad():
             s = s[None].clone().requires_grad_()
-            found = softmax(s, allowed[None])
-            learns = isinstance(found, Tensor) and found.requires_grad
+            answer = softmax(s, allowed[None])
+            learns = isinstance(answer, Tensor) and answer.requires_grad
             expect(learns, f"{softmax.last} passes no gradient on")
-            found.square().sum().backward()
+            answer.square().sum().backward()
         says = f"logits {s[0].tolist()}, of which {allowed.tolist()} are allowed: the gradient"
         expect(s.grad is not None and s.grad.isfinite().all(), f"{says} is not finite")
 

@@ -15,16 +15,16 @@ FREQ = frequencies(8, dtype=torch.float64)
 
 def _stays(rotate: Attempt) -> None:
     x = draw(2, 1, 8)
-    found = rotate.tensor(x, torch.tensor([0]), FREQ, shape=x.shape)
-    expect(close(found, x, 1e-5), f"{rotate.last} is not x")
+    answer = rotate.tensor(x, torch.tensor([0]), FREQ, shape=x.shape)
+    expect(close(answer, x, 1e-5), f"{rotate.last} is not x")
 
 
 def _lengths(rotate: Attempt) -> None:
     x, pos = draw(1, 6, 8), torch.arange(6)
-    found, before = (y.view(6, 4, 2).norm(dim=-1) for y in (rotate.tensor(x, pos, FREQ, shape=x.shape)[0], x[0]))
-    p, t = worst(found, before)
-    said = f"channels {2 * t} and {2 * t + 1}, of length {before[p, t]:.3f}, have length {found[p, t]:.3f} at position"
-    expect(close(found, before, 1e-4), f"{said} {p}")
+    answer, before = (y.view(6, 4, 2).norm(dim=-1) for y in (rotate.tensor(x, pos, FREQ, shape=x.shape)[0], x[0]))
+    p, t = worst(answer, before)
+    message = f"channels {2 * t} and {2 * t + 1}, of length {before[p, t]:.3f}, have length {answer[p, t]:.3f} at position"
+    expect(close(answer, before, 1e-4), f"{message} {p}")
 
 
 def _angles(rotate: Attempt) -> None:
@@ -32,9 +32,9 @@ def _angles(rotate: Attempt) -> None:
     a, b = rotate.tensor(x, torch.arange(3), FREQ, shape=x.shape)[0].view(3, 4, 2).unbind(-1)
     angle = torch.atan2(b, a)
     for p, t in torch.cartesian_prod(torch.arange(3), torch.arange(4)).tolist():
-        said = f"pair {t}, (1, 0), stands at the angle {angle[p, t]:.4f} at position {p}"
+        message = f"pair {t}, (1, 0), stands at the angle {angle[p, t]:.4f} at position {p}"
         off = (angle[p, t] - p * FREQ[t] + math.pi) % (2 * math.pi) - math.pi
-        expect(abs(off) < 1e-4, f"{said}, its freq being {FREQ[t]:.4f}")
+        expect(abs(off) < 1e-4, f"{message}, its freq being {FREQ[t]:.4f}")
 
 
 def _own_position(rotate: Attempt) -> None:
@@ -50,8 +50,8 @@ def _offsets(rotate: Attempt) -> None:
     q, k, pos = draw(1, 5, 8), draw(1, 5, 8, seed=1), torch.arange(5)
     score = [rotate.tensor(q, pos + c, FREQ) @ rotate.tensor(k, pos + c, FREQ).mT for c in (0, 50)]
     _, i, j = worst(*score)
-    said = f"query {i} and key {j} have the score {score[0][0, i, j]:.3f}, and {score[1][0, i, j]:.3f} 50 further on"
-    expect(close(score[0], score[1], 1e-4), said)
+    message = f"query {i} and key {j} have the score {score[0][0, i, j]:.3f}, and {score[1][0, i, j]:.3f} 50 further on"
+    expect(close(score[0], score[1], 1e-4), message)
 
 
 def _turn(partial: Attempt, dim: int, fraction: float, pos: Tensor) -> tuple[Tensor, Tensor]:
@@ -65,8 +65,8 @@ def _turn(partial: Attempt, dim: int, fraction: float, pos: Tensor) -> tuple[Ten
 
 def _rest(partial: Attempt) -> None:
     for dim, fraction in ((32, 0.25), (16, 0.5)):
-        x, found = _turn(partial, dim, fraction, torch.arange(6))
-        same = (found == x).flatten(0, 2).all(0)
+        x, answer = _turn(partial, dim, fraction, torch.arange(6))
+        same = (answer == x).flatten(0, 2).all(0)
         part = int(dim * fraction)
         changed = [c for c in range(part, dim) if not same[c]]
         expect(not changed, f"{partial.last} changes channel {min(changed, default=0)} of {dim}")
@@ -75,17 +75,17 @@ def _rest(partial: Attempt) -> None:
 def _part(partial: Attempt) -> None:
     for dim, fraction in ((32, 0.25), (16, 0.5)):
         part = int(dim * fraction)
-        x, found = _turn(partial, dim, fraction, torch.arange(6))
+        x, answer = _turn(partial, dim, fraction, torch.arange(6))
         for p in range(6):
-            pairs = [y[0, 0, p, :part].view(-1, 2) for y in (x, found)]
+            pairs = [y[0, 0, p, :part].view(-1, 2) for y in (x, answer)]
             for t in range(part // 2):
                 expect(
                     abs(pairs[0][t].norm() - pairs[1][t].norm()) < 1e-4,
                     f"{partial.last} changes the length of pair {t} at position {p}",
                 )
         wanted = RoPE(part).query(x[..., :part], torch.arange(6))
-        _, _, p, c = worst(found[..., :part], wanted)
-        same = close(found[..., :part], wanted, 1e-4)
+        _, _, p, c = worst(answer[..., :part], wanted)
+        same = close(answer[..., :part], wanted, 1e-4)
         expect(same, f"{partial.last} turns pair {c // 2}, at position {p}, by another angle than p b^(-2t/{part})")
 
 
@@ -97,8 +97,8 @@ def _relative(partial: Attempt) -> None:
 
 
 def _whole(partial: Attempt) -> None:
-    x, found = _turn(partial, 32, 1.0, torch.arange(6))
-    expect(close(found, RoPE(32).query(x, torch.arange(6)), 1e-4), f"{partial.last} is not RoPE(32)")
+    x, answer = _turn(partial, 32, 1.0, torch.arange(6))
+    expect(close(answer, RoPE(32).query(x, torch.arange(6)), 1e-4), f"{partial.last} is not RoPE(32)")
 
 
 def _cached(pos: Tensor) -> tuple[Tensor, Tensor]:
@@ -116,12 +116,12 @@ def _moved(move: Attempt) -> None:
     for first, by in ((10, -10), (3, 4), (0, 2)):
         pos = torch.arange(first, first + 10)
         keys, cached = _cached(pos)
-        found, wanted = move.tensor(cached, by, FREQ, shape=cached.shape), turned(keys, pos + by, FREQ)
-        _, _, j, c = worst(found, wanted)
-        said = (
+        answer, wanted = move.tensor(cached, by, FREQ, shape=cached.shape), turned(keys, pos + by, FREQ)
+        _, _, j, c = worst(answer, wanted)
+        message = (
             f"{move.last}: pair {c // 2} of the key that was at {int(pos[j])} does not stand as at {int(pos[j]) + by}"
         )
-        expect(close(found, wanted, 1e-4), said)
+        expect(close(answer, wanted, 1e-4), message)
 
 
 def _there_and_back(move: Attempt) -> None:
@@ -133,18 +133,18 @@ def _there_and_back(move: Attempt) -> None:
 def _same_freq(retune: Attempt) -> None:
     pos = torch.arange(10)
     _, cached = _cached(pos)
-    found = retune.tensor(cached, pos, FREQ, FREQ, shape=cached.shape)
-    expect(close(found, cached, 1e-5), f"{retune.last}, old and new being the same, changes the keys")
+    answer = retune.tensor(cached, pos, FREQ, FREQ, shape=cached.shape)
+    expect(close(answer, cached, 1e-5), f"{retune.last}, old and new being the same, changes the keys")
 
 
 def _retuned(retune: Attempt) -> None:
     for pos in (torch.arange(10), torch.tensor([4, 5, 40, 41])):
         keys, cached = _cached(pos)
         for new in (frequencies(8, 500_000.0, dtype=torch.float64), FREQ / 4):
-            found, wanted = retune.tensor(cached, pos, FREQ, new, shape=cached.shape), turned(keys, pos, new)
-            _, _, j, c = worst(found, wanted)
-            said = f"{retune.last}: pair {c // 2} of the key at {int(pos[j])}"
-            expect(close(found, wanted, 1e-4), f"{said} does not stand where the new frequency turns it")
+            answer, wanted = retune.tensor(cached, pos, FREQ, new, shape=cached.shape), turned(keys, pos, new)
+            _, _, j, c = worst(answer, wanted)
+            message = f"{retune.last}: pair {c // 2} of the key at {int(pos[j])}"
+            expect(close(answer, wanted, 1e-4), f"{message} does not stand where the new frequency turns it")
 
 
 EXERCISES = {

@@ -46,8 +46,8 @@ def _ordered(rule: Attempt) -> None:
 def _factor_one(rule: Attempt) -> None:
     for dim, base, trained, _ in HEADS:
         freq = frequencies(dim, base, dtype=torch.float64)
-        found = rule.tensor(freq, 1.0, trained, shape=freq.shape)
-        expect(close(found, freq, 1e-5), f"{rule.last}, the factor being 1, changes frequencies")
+        answer = rule.tensor(freq, 1.0, trained, shape=freq.shape)
+        expect(close(answer, freq, 1e-5), f"{rule.last}, the factor being 1, changes frequencies")
 
 
 def _grown(length: int) -> Tensor:
@@ -56,22 +56,22 @@ def _grown(length: int) -> Tensor:
 
 def _still(freshen: Attempt) -> None:
     keys, pos = draw(1, 2, 20, 16), torch.arange(20)
-    found = freshen.tensor(keys, pos, _grown(20), _grown(32), shape=keys.shape)
-    expect(close(found, keys, 1e-5), f"{freshen.last} changes keys, though old and new frequencies are the same")
+    answer = freshen.tensor(keys, pos, _grown(20), _grown(32), shape=keys.shape)
+    expect(close(answer, keys, 1e-5), f"{freshen.last} changes keys, though old and new frequencies are the same")
 
 
 def _lengths(freshen: Attempt) -> None:
     keys, pos = draw(1, 2, 40, 16), torch.arange(40)
-    found = freshen.tensor(keys, pos, _grown(40), _grown(64), shape=keys.shape)
-    expect(close(found.norm(dim=-1), keys.norm(dim=-1), 1e-4), f"{freshen.last} changes the length of keys")
+    answer = freshen.tensor(keys, pos, _grown(40), _grown(64), shape=keys.shape)
+    expect(close(answer.norm(dim=-1), keys.norm(dim=-1), 1e-4), f"{freshen.last} changes the length of keys")
 
 
 def _once(freshen: Attempt) -> None:
     keys, pos = draw(1, 2, 40, 16), torch.arange(40)
-    found = freshen.tensor(rotate(keys, pos, _grown(40)), pos, _grown(40), _grown(64), shape=keys.shape)
+    answer = freshen.tensor(rotate(keys, pos, _grown(40)), pos, _grown(40), _grown(64), shape=keys.shape)
     wanted = rotate(keys, pos, _grown(64))
     for j in pos.tolist():
-        same = close(found[..., j, :], wanted[..., j, :], 1e-4)
+        same = close(answer[..., j, :], wanted[..., j, :], 1e-4)
         expect(same, f"freshened from 40 to 64 tokens, the key at {j} is not turned for 64")
 
 

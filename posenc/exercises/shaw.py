@@ -23,8 +23,8 @@ def _range(label: Attempt) -> None:
 def _one_each(label: Attempt) -> None:
     for clip in (1, 4, 16):
         offset = list(range(-clip, clip + 1))
-        found = _of(label, offset, clip)
-        for r, a, b in zip(offset, found, found[1:], strict=False):
+        answer = _of(label, offset, clip)
+        for r, a, b in zip(offset, answer, answer[1:], strict=False):
             expect(b == a + 1, f"offsets {r} and {r + 1} have the labels {a} and {b}, with clip = {clip}")
 
 
@@ -53,22 +53,22 @@ def _shape(skew: Attempt) -> None:
 
 def _entries(skew: Attempt, pairs: Callable[[int, int], bool]) -> None:
     for L in (1, 2, 5, 8):
-        found = skew.tensor(_marked(L), shape=(L, L))
+        answer = skew.tensor(_marked(L), shape=(L, L))
         for i in range(L):
             for j in (j for j in range(i + 1) if pairs(i, j)):
-                row, column = divmod(int(found[i, j]), 100)
-                said = f"L = {L}: entry ({i}, {j}) is what x has in row {row}, column {column}, which is for"
+                row, column = divmod(int(answer[i, j]), 100)
+                message = f"L = {L}: entry ({i}, {j}) is what x has in row {row}, column {column}, which is for"
                 at = f"query {row} and the offset {column - L + 1}"
-                expect((row, column) == (i, L - 1 + j - i), f"{said} {at}")
+                expect((row, column) == (i, L - 1 + j - i), f"{message} {at}")
 
 
 def _heads(skew: Attempt) -> None:
     x = draw(2, 3, 5, 5)
-    found = skew.tensor(x, shape=x.shape).tril()
+    answer = skew.tensor(x, shape=x.shape).tril()
     for b in range(2):
         for h in range(3):
             alone = skew.tensor(x[b, h], shape=(5, 5)).tril()
-            expect(close(found[b, h], alone), f"head {h} of sequence {b} is skewed otherwise than it is alone")
+            expect(close(answer[b, h], alone), f"head {h} of sequence {b} is skewed otherwise than it is alone")
 
 
 def _stairs(heads: int) -> Callable[[Tensor], Tensor]:
@@ -110,10 +110,10 @@ def _weighs(as_shaw: Attempt, make: Callable[[int], Callable[[Tensor], Tensor]],
         q[..., 0], k[..., 0] = 1, 0
         wanted = q @ k.mT / d**0.5 + bias(pos - pos[:, None])
         wanted = wanted.masked_fill(pos > pos[:, None], -torch.inf).softmax(-1)
-        found = as_shaw.weights(_made(as_shaw, bias, L, d), q, k, pos, pos)
-        _, h, i, j = worst(found, wanted)
-        said = f"with {as_shaw.last}, head {h} gives key {j} of query {i} the weight {found[0, h, i, j]:.3f}"
-        expect(close(found, wanted, 1e-5), f"{said}; with the bias added it is {wanted[0, h, i, j]:.3f}")
+        answer = as_shaw.weights(_made(as_shaw, bias, L, d), q, k, pos, pos)
+        _, h, i, j = worst(answer, wanted)
+        message = f"with {as_shaw.last}, head {h} gives key {j} of query {i} the weight {answer[0, h, i, j]:.3f}"
+        expect(close(answer, wanted, 1e-5), f"{message}; with the bias added it is {wanted[0, h, i, j]:.3f}")
 
 
 EXERCISES = {

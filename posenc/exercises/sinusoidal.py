@@ -85,10 +85,10 @@ class _Waves(TorchDispatchMode):
     count = 0
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        found = function(*args, **(kwargs or {}))
+        out = function(*args, **(kwargs or {}))
         if any(name in str(function) for name in ("aten.sin", "aten.cos", "aten.polar", "aten.exp.", "aten.tan")):
-            self.count += found.numel()
-        return found
+            self.count += out.numel()
+        return out
 
 
 def _few_sines(march: Attempt) -> None:
@@ -99,9 +99,9 @@ def _few_sines(march: Attempt) -> None:
 
 
 def _windows(starts: Attempt) -> list[int]:
-    found = starts.whole(200, shape=(200,))
-    expect(found.min() >= 0, f"{starts.last} has a window that begins at {found.min()}")
-    return [int(s) for s in found]
+    answer = starts.whole(200, shape=(200,))
+    expect(answer.min() >= 0, f"{starts.last} has a window that begins at {answer.min()}")
+    return [int(s) for s in answer]
 
 
 def _count(starts: Attempt) -> None:
@@ -122,8 +122,8 @@ def _finds(starts: Attempt, first: int, last: int) -> None:
     wrong = (looks != i - 3).nonzero()[:, 0]
     if len(wrong):
         n = int(wrong[0])
-        said = f"trained on windows from {starts.last}, query {first + n}"
-        raise CounterExample(f"{said} looks at {int(looks[n])}")
+        message = f"trained on windows from {starts.last}, query {first + n}"
+        raise CounterExample(f"{message} looks at {int(looks[n])}")
 
 
 def _fitted(starts: list[int]) -> Tensor:

@@ -21,15 +21,15 @@ def _back(bucket: Attempt, buckets: int, limit: int) -> list[int]:
 
 def _range(bucket: Attempt) -> None:
     for buckets, limit in SIZES:
-        found = bucket.whole(torch.arange(-1000, 1001), buckets, limit, shape=(2001,))
-        expect(found.min() >= 0, f"{bucket.last} has the bucket {found.min()}")
-        expect(found.max() < buckets, f"{bucket.last} has the bucket {found.max()}")
+        answer = bucket.whole(torch.arange(-1000, 1001), buckets, limit, shape=(2001,))
+        expect(answer.min() >= 0, f"{bucket.last} has the bucket {answer.min()}")
+        expect(answer.max() < buckets, f"{bucket.last} has the bucket {answer.max()}")
 
 
 def _future(bucket: Attempt) -> None:
     for buckets, limit in SIZES:
-        found = bucket.whole(torch.arange(50), buckets, limit, shape=(50,))
-        for offset, one in enumerate(found.tolist()):
+        answer = bucket.whole(torch.arange(50), buckets, limit, shape=(50,))
+        for offset, one in enumerate(answer.tolist()):
             expect(one == 0, f"{bucket.name} puts the offset {offset} into bucket {one}, of {buckets}")
 
 
@@ -41,8 +41,8 @@ def _near(bucket: Attempt) -> None:
 
 def _rises(bucket: Attempt) -> None:
     for buckets, limit in SIZES:
-        found = _back(bucket, buckets, limit)
-        for n, (a, b) in enumerate(pairwise(found)):
+        answer = _back(bucket, buckets, limit)
+        for n, (a, b) in enumerate(pairwise(answer)):
             expect(b in (a, a + 1), f"offsets {-n} and {-n - 1} are in buckets {a} and {b}, of {buckets}")
 
 
@@ -58,10 +58,10 @@ def _growth(bucket: Attempt) -> None:
         near = buckets // 2
         for n, one in enumerate(_back(bucket, buckets, limit)[near:limit], start=near):
             exact = near * math.log(n / near) / math.log(limit / near)  # buckets after the first half
-            said = f"with {buckets} buckets up to {limit}, the offset {-n} is in bucket {one}"
+            message = f"with {buckets} buckets up to {limit}, the offset {-n} is in bucket {one}"
             least, most = near + math.floor(exact - 1e-6), near + math.floor(exact + 1e-6)
-            expect(one >= min(least, buckets - 1), f"{said}, which ends before it")
-            expect(one <= most, f"{said}, which begins after it")
+            expect(one >= min(least, buckets - 1), f"{message}, which ends before it")
+            expect(one <= most, f"{message}, which begins after it")
 
 
 EXACT = [(16, 16, 128), (8, 8, 128), (5, 5, 160), (12, 12, 889), (20, 20, 640), (3, 7, 50), (4, 20, 60)]
@@ -80,8 +80,8 @@ def _each(table: Attempt) -> None:
 
 def _never_back(table: Attempt) -> None:
     for a, m, c in EXACT:
-        found = _table(table, a, m, c)
-        for n, (one, other) in enumerate(pairwise(found)):
+        answer = _table(table, a, m, c)
+        for n, (one, other) in enumerate(pairwise(answer)):
             expect(one <= other, f"{table.last} has bucket {one} at {n}, and {other} at {n + 1}")
 
 
@@ -130,8 +130,8 @@ def _keeps(share: Attempt) -> None:
     weights, _, pos = _weights(share)
     kept = (weights * _far(pos)).sum(-1)
     for i in (32, 40, 100, 399):
-        said = f"{share.last}: in head 0 the last bucket has {kept[0, i]:.3f} of the weight of query {i}"
-        expect(close(kept[:, i], kept[:, 31], 1e-5), f"{said}, and {kept[0, 31]:.3f} of that of query 31")
+        message = f"{share.last}: in head 0 the last bucket has {kept[0, i]:.3f} of the weight of query {i}"
+        expect(close(kept[:, i], kept[:, 31], 1e-5), f"{message}, and {kept[0, 31]:.3f} of that of query 31")
 
 
 def _others(share: Attempt) -> None:

@@ -22,28 +22,28 @@ def _marked(queries: int, keys: int) -> Tensor:
 def _entries(shift: Attempt) -> Iterator[tuple[str, int, int, int, int]]:
     """A call, and for each entry of what it returns: by how much its key is before its query, and what it is for."""
     for queries, keys in SIZES:
-        found = shift.tensor(_marked(queries, keys), keys, shape=(queries, keys))
+        answer = shift.tensor(_marked(queries, keys), keys, shape=(queries, keys))
         for i in range(queries):
             for j in range(keys):
-                row, distance = divmod(int(found[i, j]), 1000)
-                what = f"for query {row} and the distance {distance - 100}" if found[i, j] else "0, and was not in x"
-                said = f"{queries} queries, {keys} keys: entry ({i}, {j}) of {shift.last} is {what}"
-                yield said, i, keys - queries + i - j, row, distance - 100
+                row, distance = divmod(int(answer[i, j]), 1000)
+                what = f"for query {row} and the distance {distance - 100}" if answer[i, j] else "0, and was not in x"
+                message = f"{queries} queries, {keys} keys: entry ({i}, {j}) of {shift.last} is {what}"
+                yield message, i, keys - queries + i - j, row, distance - 100
 
 
 def _own_row(shift: Attempt) -> None:
-    for said, i, distance, row, _ in _entries(shift):
-        expect(row == i or distance < 0, said)
+    for message, i, distance, row, _ in _entries(shift):
+        expect(row == i or distance < 0, message)
 
 
 def _past(shift: Attempt) -> None:
-    for said, _, distance, _, found in _entries(shift):
-        expect(distance < 0 or found == distance, said)
+    for message, _, distance, _, own in _entries(shift):
+        expect(distance < 0 or own == distance, message)
 
 
 def _future(shift: Attempt) -> None:
-    for said, i, distance, row, found in _entries(shift):
-        expect((row, found) == (i, distance), said)
+    for message, i, distance, row, own in _entries(shift):
+        expect((row, own) == (i, distance), message)
 
 
 def _shape(shift: Attempt) -> None:
@@ -62,8 +62,8 @@ def _one_each(step: Attempt) -> None:
 
 def _sum_only(step: Attempt) -> None:
     q, weight, v, distances = _inputs(8, 32, 7)
-    found, other = step.tensor(q, weight, v, distances), step.tensor(q + v, weight, 0 * v, distances)
-    expect(close(found, other, 1e-5), f"{step.last} changes if v is added to q and taken from v")
+    answer, other = step.tensor(q, weight, v, distances), step.tensor(q + v, weight, 0 * v, distances)
+    expect(close(answer, other, 1e-5), f"{step.last} changes if v is added to q and taken from v")
 
 
 def _as_the_door(step: Attempt) -> None:
@@ -74,10 +74,10 @@ def _as_the_door(step: Attempt) -> None:
             parameter.copy_(value)
         pos = torch.arange(n)[None]
         wanted = xl.score_bias(q[None, None, None], torch.empty(0), pos[:, -1:], pos)[0, 0, 0]
-        found = step.tensor(q, weight, v, distances, shape=(n,))
-        (at,) = worst(found, wanted)
-        said = f"d = {d}, D = {D}: at distance {n - 1 - at} it is {found[at]:.3f}"
-        expect(close(found, wanted, 1e-5), f"{said}, where TransformerXL.score_bias has {wanted[at]:.3f}")
+        answer = step.tensor(q, weight, v, distances, shape=(n,))
+        (at,) = worst(answer, wanted)
+        message = f"d = {d}, D = {D}: at distance {n - 1 - at} it is {answer[at]:.3f}"
+        expect(close(answer, wanted, 1e-5), f"{message}, where TransformerXL.score_bias has {wanted[at]:.3f}")
 
 
 class _Largest(TorchDispatchMode):
@@ -86,11 +86,11 @@ class _Largest(TorchDispatchMode):
     size = 0
 
     def __torch_dispatch__(self, function: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        found = function(*args, **(kwargs or {}))
-        for one in found if isinstance(found, tuple | list) else [found]:
+        out = function(*args, **(kwargs or {}))
+        for one in out if isinstance(out, tuple | list) else [out]:
             if isinstance(one, Tensor):
                 self.size = max(self.size, one.numel())
-        return found
+        return out
 
 
 def _no_table(step: Attempt) -> None:
@@ -98,8 +98,8 @@ def _no_table(step: Attempt) -> None:
     with _Largest() as largest:
         step(*_inputs(d, D, n))
     limit = max(n * D, d * D)
-    said = f"d = {d}, D = {D} and {n} distances: a tensor of {largest.size:,} numbers is made"
-    expect(largest.size <= limit, f"{said}, where {limit:,} are {n} sinusoids")
+    message = f"d = {d}, D = {D} and {n} distances: a tensor of {largest.size:,} numbers is made"
+    expect(largest.size <= limit, f"{message}, where {limit:,} are {n} sinusoids")
 
 
 EXERCISES = {

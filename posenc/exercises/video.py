@@ -23,37 +23,37 @@ def _coordinates(positions: Attempt, spans: list[Span]) -> list[Tensor]:
 
 def _text(positions: Attempt) -> None:
     for length in (1, 2, 7):
-        found = positions.tensor([length], shape=(length, 3))
+        answer = positions.tensor([length], shape=(length, 3))
         expected = torch.arange(length).double()[:, None].expand(-1, 3)
-        expect(torch.equal(found, expected), f"{positions.last} is {found.int().tolist()}")
+        expect(torch.equal(answer, expected), f"{positions.last} is {answer.int().tolist()}")
 
 
 def _diagonal(positions: Attempt) -> None:
     for spans in SPANS:
-        for span, found in zip(spans, _coordinates(positions, spans), strict=True):
+        for span, answer in zip(spans, _coordinates(positions, spans), strict=True):
             if isinstance(span, int):
-                bad = (found != found[:, :1]).any(-1)
-                shown = found[int(bad.int().argmax())].int().tolist()
+                bad = (answer != answer[:, :1]).any(-1)
+                shown = answer[int(bad.int().argmax())].int().tolist()
                 expect(not bad.any(), f"in {positions.last} a token of text stands at {shown}")
 
 
 def _box(positions: Attempt) -> None:
     for spans in SPANS:
-        for span, found in zip(spans, _coordinates(positions, spans), strict=True):
+        for span, answer in zip(spans, _coordinates(positions, spans), strict=True):
             if not isinstance(span, int):
                 expected = torch.cartesian_prod(*(torch.arange(size) for size in span)).double()
-                shown = (found - found[0]).int().tolist()
+                shown = (answer - answer[0]).int().tolist()
                 expect(
-                    torch.equal(found - found[0], expected),
+                    torch.equal(answer - answer[0], expected),
                     f"in {positions.last} the tokens of {span} lie, from the first of them, at {shown[:4]}, …",
                 )
 
 
 def _corner(positions: Attempt) -> None:
     for spans in SPANS:
-        for span, found in zip(spans, _coordinates(positions, spans), strict=True):
+        for span, answer in zip(spans, _coordinates(positions, spans), strict=True):
             expect(
-                (found[0] == found[0, 0]).all(), f"in {positions.last} the span {span} begins at {found[0].tolist()}"
+                (answer[0] == answer[0, 0]).all(), f"in {positions.last} the span {span} begins at {answer[0].tolist()}"
             )
 
 
@@ -61,13 +61,13 @@ def _after(positions: Attempt) -> None:
     for spans in SPANS:
         parts = _coordinates(positions, spans)
         start = 0
-        for span, found in zip(spans, parts, strict=True):
+        for span, answer in zip(spans, parts, strict=True):
             expect(
-                int(found[0].min()) == start,
-                f"in {positions.last} the span {span} begins at {int(found[0].min())}, and the largest coordinate "
+                int(answer[0].min()) == start,
+                f"in {positions.last} the span {span} begins at {int(answer[0].min())}, and the largest coordinate "
                 f"before it is {start - 1}",
             )
-            start = max(start, int(found.max()) + 1)
+            start = max(start, int(answer.max()) + 1)
 
 
 EXERCISES = {

@@ -29,14 +29,17 @@ __all__ = [
     "train", "train_and_measure", "trained",
 ]  # fmt: skip
 
-_get, _ = lazy(__name__, {
-    "posenc.lab.config": "EXPERIMENTS PRESETS VARIANTS Preset Run Task Text Variant runs",
-    "posenc.lab.corpus": "Corpus",
-    "posenc.lab.results": "read",
-    "posenc.lab.sweeps": "sweep train_and_measure",
-    "posenc.lab.training": "train",
-    "posenc.lab.weights": "trained",
-})  # fmt: skip
+_get, _ = lazy(
+    __name__,
+    {
+        "posenc.lab.config": "EXPERIMENTS PRESETS VARIANTS Preset Run Task Text Variant runs",
+        "posenc.lab.corpus": "Corpus",
+        "posenc.lab.results": "read",
+        "posenc.lab.sweeps": "sweep train_and_measure",
+        "posenc.lab.training": "train",
+        "posenc.lab.weights": "trained",
+    },
+)
 
 
 def __getattr__(name: str) -> Any:

@@ -49,59 +49,56 @@ def parser() -> argparse.ArgumentParser:
     commands = top.add_subparsers(required=True, metavar="COMMAND")
 
     def command(name: str, call: object, text: str) -> argparse.ArgumentParser:
-        made = commands.add_parser(name, help=text, description=text)
-        made.set_defaults(call=call)
-        made.add_argument("--preset", choices=PRESETS, default="cpu", help="the budget (default: cpu)")
-        return made
+        sub = commands.add_parser(name, help=text, description=text)
+        sub.set_defaults(call=call)
+        sub.add_argument("--preset", choices=PRESETS, default="cpu", help="the budget (default: cpu)")
+        return sub
 
-    def one(made: argparse.ArgumentParser) -> None:
-        made.add_argument("--scheme", required=True, metavar="NAME", help=f"one of {', '.join(VARIANTS)}")
-        made.add_argument("--seed", type=int, default=0)
+    def one(sub: argparse.ArgumentParser) -> None:
+        sub.add_argument("--scheme", required=True, metavar="NAME", help=f"one of {', '.join(VARIANTS)}")
+        sub.add_argument("--seed", type=int, default=0)
 
-    def shared(made: argparse.ArgumentParser) -> None:
-        made.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-        made.add_argument("--threads", type=int, help="of the CPU, for each process")
-        made.add_argument(
-            "--corpus", metavar="FOLDER",
+    def shared(sub: argparse.ArgumentParser) -> None:
+        sub.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+        sub.add_argument("--threads", type=int, help="of the CPU, for each process")
+        sub.add_argument(
+            "--corpus",
+            metavar="FOLDER",
             help='of text files, or "installed" for all Python packages here (default: Python 3.11\'s library)',
-        )  # fmt: skip
-        made.add_argument(
-            "--work", metavar="FOLDER", default="runs", help="for checkpoints and weights (default: runs)"
         )
-        made.add_argument("--out", metavar="FOLDER", default=str(results.FOLDER), help="for results")
-        made.add_argument("--quiet", action="store_true", help="no progress bars")
+        sub.add_argument("--work", metavar="FOLDER", default="runs", help="for checkpoints and weights (default: runs)")
+        sub.add_argument("--out", metavar="FOLDER", default=str(results.FOLDER), help="for results")
+        sub.add_argument("--quiet", action="store_true", help="no progress bars")
 
-    one(made := command("train", _train, "Trains one variant, measures it, and keeps weights and result."))
-    shared(made)
-    one(made := command("evaluate", _evaluate, "Measures weights again that a run has kept, and prints what it finds."))
-    shared(made)
-    made = command("sweep", _sweep, "Runs all of an experiment that has no result yet.")
-    made.add_argument("--experiment", choices=[*EXPERIMENTS, "all"], required=True)
-    made.add_argument("--seeds", type=int, help="how many (default: 3, and as SEEDS in posenc.lab.config says)")
-    made.add_argument("--minutes", type=float, help="begin no new run after so long")
-    made.add_argument("--jobs", type=int, default=1, help="processes that share the runs")
-    shared(made)
-    one(made := command("keep", _keep, "Puts the weights of a run with the book, in half precision."))
-    made.add_argument("--work", metavar="FOLDER", default="runs", help="where its weights lie (default: runs)")
-    made.add_argument("--out", metavar="FOLDER", default=str(weights.FOLDER), help="where they go")
-    made = command("cost", _cost, "Times every scheme with every backend; let nothing else run meanwhile.")
-    made.add_argument("--rounds", type=int, default=3)
-    shared(made)
-    made = command("kernels", _kernels, "Times attention alone, for each scheme in each kernel; made for a GPU.")
-    made.add_argument("--lengths", type=int, nargs="+", default=kernels.LENGTHS, help="tokens of a sequence")
-    made.add_argument("--dims", type=int, nargs="+", default=kernels.DIMS, help="dimensions of a head")
-    made.add_argument("--seconds", type=float, default=kernels.SECONDS, help="of each timing, at least")
-    shared(made)
-    made = command(
-        "baselines", _baselines, "Measures n-grams and compressors on the texts that models are measured on."
-    )
-    shared(made)
-    made = command("tune", _tune, "Keeps the best learning rate of each scheme for the other experiments.")
-    made.add_argument("--out", metavar="FOLDER", default=str(results.FOLDER), help="where results lie")
-    made = command("report", _report, "Prints what has been found, as tables.")
-    made.add_argument("--experiment", choices=[*REPORTS, "all"], default="all", help="one of them (default: all)")
-    made.add_argument("--out", metavar="FOLDER", default=str(results.FOLDER), help="where results lie")
-    made.add_argument("--design", choices=DESIGNS, default=DESIGN, help=f"of the results (default: {DESIGN})")
+    one(sub := command("train", _train, "Trains one variant, measures it, and keeps weights and result."))
+    shared(sub)
+    one(sub := command("evaluate", _evaluate, "Measures weights again that a run has kept, and prints what it finds."))
+    shared(sub)
+    sub = command("sweep", _sweep, "Runs all of an experiment that has no result yet.")
+    sub.add_argument("--experiment", choices=[*EXPERIMENTS, "all"], required=True)
+    sub.add_argument("--seeds", type=int, help="how many (default: 3, and as SEEDS in posenc.lab.config says)")
+    sub.add_argument("--minutes", type=float, help="begin no new run after so long")
+    sub.add_argument("--jobs", type=int, default=1, help="processes that share the runs")
+    shared(sub)
+    one(sub := command("keep", _keep, "Puts the weights of a run with the book, in half precision."))
+    sub.add_argument("--work", metavar="FOLDER", default="runs", help="where its weights lie (default: runs)")
+    sub.add_argument("--out", metavar="FOLDER", default=str(weights.FOLDER), help="where they go")
+    sub = command("cost", _cost, "Times every scheme with every backend; let nothing else run meanwhile.")
+    sub.add_argument("--rounds", type=int, default=3)
+    shared(sub)
+    sub = command("kernels", _kernels, "Times attention alone, for each scheme in each kernel; made for a GPU.")
+    sub.add_argument("--lengths", type=int, nargs="+", default=kernels.LENGTHS, help="tokens of a sequence")
+    sub.add_argument("--dims", type=int, nargs="+", default=kernels.DIMS, help="dimensions of a head")
+    sub.add_argument("--seconds", type=float, default=kernels.SECONDS, help="of each timing, at least")
+    shared(sub)
+    sub = command("baselines", _baselines, "Measures n-grams and compressors on the texts that models are measured on.")
+    shared(sub)
+    sub = command("tune", _tune, "Keeps the best learning rate of each scheme for the other experiments.")
+    sub.add_argument("--out", metavar="FOLDER", default=str(results.FOLDER), help="where results lie")
+    sub = command("report", _report, "Prints what has been found, as tables.")
+    sub.add_argument("--experiment", choices=[*REPORTS, "all"], default="all", help="one of them (default: all)")
+    sub.add_argument("--out", metavar="FOLDER", default=str(results.FOLDER), help="where results lie")
+    sub.add_argument("--design", choices=DESIGNS, default=DESIGN, help=f"of the results (default: {DESIGN})")
     return top
 
 
@@ -145,41 +142,46 @@ def _keep(args: argparse.Namespace) -> None:
 def _cost(args: argparse.Namespace) -> int:
     if sys.platform == "linux" and not REUSED.items() <= os.environ.items():  # read when a process starts
         return subprocess.run([sys.executable, "-m", "posenc.lab", *args.arguments], env=os.environ | REUSED).returncode
-    found = cost(args.preset, corpus.load(args.corpus), device=args.device, rounds=args.rounds, progress=not args.quiet)
-    print(f"{table(found)}\n{keep(found, args.preset, args.out)}")
+    result = cost(
+        args.preset, corpus.load(args.corpus), device=args.device, rounds=args.rounds, progress=not args.quiet
+    )
+    print(f"{table(result)}\n{keep(result, args.preset, args.out)}")
     return 0
 
 
 def _kernels(args: argparse.Namespace) -> None:
-    found = kernels.kernels(
-        device=args.device, lengths=tuple(args.lengths), dims=tuple(args.dims), seconds=args.seconds,
+    result = kernels.kernels(
+        device=args.device,
+        lengths=tuple(args.lengths),
+        dims=tuple(args.dims),
+        seconds=args.seconds,
         progress=not args.quiet,
-    )  # fmt: skip
-    print(f"{kernels.timed(found)}\n{kernels.keep_kernels(found, args.device, args.out)}")
+    )
+    print(f"{kernels.timed(result)}\n{kernels.keep_kernels(result, args.device, args.out)}")
 
 
 def _baselines(args: argparse.Namespace) -> None:
-    found = baselines.baselines(corpus.load(args.corpus), args.preset, progress=not args.quiet)
-    print(f"{counted(found)}\n{baselines.keep(found, args.preset, args.out)}")
+    result = baselines.baselines(corpus.load(args.corpus), args.preset, progress=not args.quiet)
+    print(f"{counted(result)}\n{baselines.keep(result, args.preset, args.out)}")
 
 
 def _tune(args: argparse.Namespace) -> None:
-    found = results.read("rates", args.preset, args.out)
-    print(f"{tried(found)}\n{results.put(Path(args.out) / args.preset / 'tuned.json', rates(found))}")
+    by_variant = results.read("rates", args.preset, args.out)
+    print(f"{tried(by_variant)}\n{results.put(Path(args.out) / args.preset / 'tuned.json', rates(by_variant))}")
 
 
 def _report(args: argparse.Namespace) -> int:
     if args.experiment != "all":
         print(_reported(args.experiment, args))
         return 0
-    told = 0
+    printed = 0
     for name in REPORTS:
         try:
             print(_reported(name, args), end="\n\n")
-            told += 1
+            printed += 1
         except ValueError as error:
             print(f"{name}: {error}\n")
-    return 0 if told > 1 else 2  # one that needs no results
+    return 0 if printed > 1 else 2  # one that needs no results
 
 
 def _reported(name: str, args: argparse.Namespace) -> str:

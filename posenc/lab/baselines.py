@@ -84,8 +84,8 @@ class Counts:
         total = _looked_up(self.contexts[at], self.sums[at], contexts)
         kinds = _looked_up(self.contexts[at], self.kinds[at], contexts)
         known = np.maximum(total, 1)
-        found = np.maximum(count - DISCOUNT, 0) / known + DISCOUNT * kinds / known * shorter
-        return np.where(total > 0, found, shorter)
+        blended = np.maximum(count - DISCOUNT, 0) / known + DISCOUNT * kinds / known * shorter
+        return np.where(total > 0, blended, shorter)
 
 
 def baselines(corpus: Corpus, preset: str, *, progress: bool = True) -> dict[str, Any]:
@@ -105,19 +105,19 @@ def baselines(corpus: Corpus, preset: str, *, progress: bool = True) -> dict[str
     context = whole - whole // QUARTERS
     spans = regions(corpus.held_out, whole, context, budget.windows)[:, context:]
     windows = spans.unfold(1, budget.length + 1, budget.length).flatten(0, 1)
-    found, counts = [], Counts(corpus.train, max(ORDERS))
+    rows, counts = [], Counts(corpus.train, max(ORDERS))
     for order in tqdm(ORDERS, desc="n-grams", disable=None if progress else True):
         loss = counts.losses(windows, order).reshape(budget.windows, -1)
-        found.append({"order": order, "loss": loss.mean().item(), "texts": loss.mean(1).tolist()})
+        rows.append({"order": order, "loss": loss.mean().item(), "texts": loss.mean(1).tolist()})
     text = corpus.held_out.numpy().tobytes()
     packed = {"gzip": gzip.compress(text, 9), "xz": lzma.compress(text, preset=9 | lzma.PRESET_EXTREME)}
     compressed = {name: 8 * math.log(2) * len(data) / len(text) for name, data in packed.items()}
-    return {"provenance": results.provenance(corpus, "cpu"), "ngrams": found, "compressed": compressed}
+    return {"provenance": results.provenance(corpus, "cpu"), "ngrams": rows, "compressed": compressed}
 
 
-def keep(found: dict[str, Any], preset: str, folder: str | os.PathLike[str] = results.FOLDER) -> Path:
+def keep(result: dict[str, Any], preset: str, folder: str | os.PathLike[str] = results.FOLDER) -> Path:
     """Writes what `baselines` found, and returns the file."""
-    return results.put(Path(folder) / preset / "baselines.json", found)
+    return results.put(Path(folder) / preset / "baselines.json", result)
 
 
 def read_baselines(preset: str, folder: str | os.PathLike[str] = results.FOLDER) -> dict[str, Any]:
@@ -127,8 +127,8 @@ def read_baselines(preset: str, folder: str | os.PathLike[str] = results.FOLDER)
         raise ValueError(
             f"there are no baselines of preset {preset}: run python -m posenc.lab baselines --preset {preset}"
         )
-    found: dict[str, Any] = json.loads(path.read_text())
-    return found
+    result: dict[str, Any] = json.loads(path.read_text())
+    return result
 
 
 def counted(preset: str, folder: str | os.PathLike[str] = results.FOLDER) -> float:

@@ -39,8 +39,8 @@ RESULTS = evidence.FOLDER / "results"
 def tuned(preset: str) -> dict[str, float]:
     """By variant or scheme, the rate with the lowest loss in the experiment "rates", as `tune` has kept it."""
     path = RESULTS / preset / "tuned.json"
-    found: dict[str, float] = json.loads(path.read_text()) if path.exists() else {}
-    return found
+    rates: dict[str, float] = json.loads(path.read_text()) if path.exists() else {}
+    return rates
 
 
 @dataclass(frozen=True)
@@ -316,9 +316,7 @@ class Run:
     """The learning rate that it tries, in a short training; None for a run of the whole budget."""
 
     def __post_init__(self) -> None:
-        for value, known, noun in (
-            (self.variant, VARIANTS, "variant or scheme"), (self.preset, PRESETS, "preset"),
-        ):  # fmt: skip
+        for value, known, noun in ((self.variant, VARIANTS, "variant or scheme"), (self.preset, PRESETS, "preset")):
             if value not in known:
                 raise ValueError(f"there is no {noun} {value!r}: use one of {', '.join(known)}")
 

@@ -46,21 +46,21 @@ def recalled(
     """
     if trained < 3 * LENGTH:
         raise ValueError(f"trained is {trained}: two strings of {LENGTH} bytes need windows of {3 * LENGTH} or more")
-    found: list[Entry] = []
+    entries: list[Entry] = []
     for kind in KINDS:
         inside = (min(max(LENGTH, round(share * trained)), trained - 2 * LENGTH) for share in INSIDE)
         for distance in (*inside, *(share * trained for share in BEYOND)):
             about: Entry = {"kind": kind, "distance": distance}
             text = corpus.regions(held_out, distance + LENGTH, LENGTH - 1, windows)
             if why := refusal(model, text.shape[1] - 1):
-                found.append({**about, "gains": None, "chances": None, "why": why})
+                entries.append({**about, "gains": None, "chances": None, "why": why})
                 continue
             same, other, answer = pair(text, kind, torch.Generator().manual_seed(distance))
             after = slice(answer.start - 1, answer.stop - 1)  # the first token has no loss
             with_it, without = (_losses(model, each, trained, memory)[:, after] for each in (same, other))
             gains, chances = (without - with_it).mean(1), (-with_it.sum(1)).exp()
-            found.append({**about, "gains": gains.tolist(), "chances": chances.tolist()})
-    return found
+            entries.append({**about, "gains": gains.tolist(), "chances": chances.tolist()})
+    return entries
 
 
 def hidden(model: Transformer, spans: Tensor, trained: int, lengths: list[int]) -> list[Entry]:
@@ -88,8 +88,8 @@ def _texts(model: Transformer, spans: Tensor, trained: int, length: int) -> Entr
     if why := refusal(model, length):
         return {"texts": None, "why": why}
     windows = spans.unfold(1, length + 1, length).flatten(0, 1)
-    found = window_losses(model, windows, _segment(model, trained), trained)  # nothing further back is seen
-    return {"texts": found.view(len(spans), -1).mean(1).tolist()}
+    losses_of_windows = window_losses(model, windows, _segment(model, trained), trained)  # nothing further back is seen
+    return {"texts": losses_of_windows.view(len(spans), -1).mean(1).tolist()}
 
 
 def _losses(model: Transformer, windows: Tensor, trained: int, memory: bool) -> Tensor:

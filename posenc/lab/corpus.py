@@ -95,14 +95,14 @@ def python_library() -> Corpus:
     Modules are held out whole: a package, or a file at the top. Which ones follows from their names' hashes.
     """
     root = Path(sysconfig.get_path("stdlib"))
-    found: list[tuple[str, bytes]] = []
+    files: list[tuple[str, bytes]] = []
     for name, path in _files(root, lambda name: name.split("/")[0].removesuffix(".py") in sys.stdlib_module_names):
         parents = {part.as_posix() for part in Path(name).parents} | {name}
         if name.endswith(".py") and not parents & TABLES and not TESTS & set(name.split("/")):
-            found.append((name, path.read_bytes()))
-    if not found:
+            files.append((name, path.read_bytes()))
+    if not files:
         raise ValueError(f"this Python has no source of its library in {root}: give a folder of text instead")
-    return _corpus(f"Python {platform.python_version()} standard library", found)
+    return _corpus(f"Python {platform.python_version()} standard library", files)
 
 
 def installed() -> Corpus:
@@ -112,10 +112,10 @@ def installed() -> Corpus:
     """
     root = Path(sysconfig.get_path("purelib"))
     named = _files(root, lambda name: not TESTS & set(name.split("/")))
-    found = [(name, path.read_bytes()) for name, path in named if name.endswith(".py")]
-    if not found:
+    files = [(name, path.read_bytes()) for name, path in named if name.endswith(".py")]
+    if not files:
         raise ValueError(f"there are no packages with source in {root}: give a folder of text instead")
-    return _corpus("Python packages", found)
+    return _corpus("Python packages", files)
 
 
 def folder(path: str | os.PathLike[str]) -> Corpus:
@@ -127,10 +127,10 @@ def folder(path: str | os.PathLike[str]) -> Corpus:
     root = Path(path)
     if not root.is_dir():
         raise ValueError(f"{root} is not a folder: a corpus is a folder with files of text")
-    found = [(name, file.read_bytes()) for name, file in _files(root, lambda name: True)]
-    if not found:
+    files = [(name, file.read_bytes()) for name, file in _files(root, lambda name: True)]
+    if not files:
         raise ValueError(f"there are no files below {root}: put text in it, or choose another folder")
-    return _corpus(root.resolve().name or "folder", found)
+    return _corpus(root.resolve().name or "folder", files)
 
 
 def batch(text: Tensor, length: int, count: int, generator: torch.Generator) -> Tensor:
@@ -185,21 +185,21 @@ def regions(text: Tensor, span: int, context: int, count: int) -> Tensor:
 
 def _files(root: Path, wanted: Callable[[str], bool]) -> list[tuple[str, Path]]:
     """Regular files below root with their names, such as json/decoder.py, sorted in the same way on any machine."""
-    found: dict[str, Path] = {}
+    paths: dict[str, Path] = {}
     for base, folders, files in os.walk(root):
         path = {n: Path(base, n) for n in (*folders, *files) if not n.startswith(".") and n != "__pycache__"}
         name = {n: p.relative_to(root).as_posix() for n, p in path.items()}
         folders[:] = [n for n in folders if n in name and wanted(name[n])]
-        found |= {name[n]: path[n] for n in files if n in name and wanted(name[n])}
-    return [(name, p) for name, p in sorted(found.items()) if p.is_file() and not p.is_symlink()]
+        paths |= {name[n]: path[n] for n in files if n in name and wanted(name[n])}
+    return [(name, p) for name, p in sorted(paths.items()) if p.is_file() and not p.is_symlink()]
 
 
-def _corpus(name: str, found: list[tuple[str, bytes]]) -> Corpus:
+def _corpus(name: str, files: list[tuple[str, bytes]]) -> Corpus:
     """A corpus of those files that are text, without repeated paragraphs, in two parts."""
     texts: dict[str, bytes] = {}
     whole: set[bytes] = set()
     paragraphs: set[bytes] = set()
-    for file, data in found:
+    for file, data in files:
         data = data.replace(b"\r\n", b"\n")
         if not _is_text(data) or data in whole:
             continue

@@ -43,27 +43,27 @@ def cost(preset: str, corpus: Corpus, *, device: str = "cpu", rounds: int = 3, p
     run = Run("nope", 0, preset)
     length, batch = TIMES * run.length, max(1, run.batch // TIMES)
     contenders = [(scheme, backend) for scheme in ENCODINGS for backend in BACKENDS]
-    found: dict[tuple[str, str], list[dict[str, Any]]] = {contender: [] for contender in contenders}
+    measured: dict[tuple[str, str], list[dict[str, Any]]] = {contender: [] for contender in contenders}
     bar = tqdm(total=rounds * len(contenders), desc="cost", disable=None if progress else True)
     for _ in range(rounds):
         for scheme, backend in contenders:
             model = Run(scheme, 0, preset).model(length=length, backend=backend).to(device)
             on_gpu = device.startswith("cuda")
-            found[scheme, backend].append(throughput(model, length, batch, repeats=3, autocast=on_gpu))
+            measured[scheme, backend].append(throughput(model, length, batch, repeats=3, autocast=on_gpu))
             bar.update()
     bar.close()
     rows = [
         {"scheme": scheme, "backend": backend, **{what: _median([one[what] for one in all_]) for what in all_[0]}}
-        for (scheme, backend), all_ in found.items()
+        for (scheme, backend), all_ in measured.items()
     ]
     kept = all(os.environ.get(name) == value for name, value in REUSED.items())
     about = {"length": length, "batch": batch, "rounds": rounds, "memory": "reused" if kept else "as it comes"}
     return {"provenance": provenance(corpus, device), **about, "rows": rows}
 
 
-def keep(found: Result, preset: str, folder: str | os.PathLike[str]) -> Path:
+def keep(result: Result, preset: str, folder: str | os.PathLike[str]) -> Path:
     """Writes the result of `cost` to `cost.json` and returns its path."""
-    return put(Path(folder) / preset / "cost.json", found)
+    return put(Path(folder) / preset / "cost.json", result)
 
 
 def read_cost(preset: str, folder: str | os.PathLike[str]) -> Result:
@@ -71,11 +71,11 @@ def read_cost(preset: str, folder: str | os.PathLike[str]) -> Result:
     path = Path(folder) / preset / "cost.json"
     if not path.exists():
         raise ValueError(f"costs of preset {preset} were not measured: run python -m posenc.lab cost --preset {preset}")
-    found: Result = json.loads(path.read_text())
-    return found
+    result: Result = json.loads(path.read_text())
+    return result
 
 
-def table(found: Result) -> Table:
+def table(result: Result) -> Table:
     """Costs of all schemes and backends.
 
     Args:
@@ -90,9 +90,9 @@ def table(found: Result) -> Table:
         >>> table(read_cost("cpu", FOLDER)).columns
         ['', 'training', 'MiB', 'pass', 'MiB', 'decoding', 'MiB']
     """
-    about = f"{found['provenance']['device']}, {found['batch']} sequences of {found['length']} tokens"
+    about = f"{result['provenance']['device']}, {result['batch']} sequences of {result['length']} tokens"
     rows = []
-    for row in found["rows"]:
+    for row in result["rows"]:
         costs = [row[what] for what in ("training", "passes", "decoding")]
         pairs = ((_scaled(each["tokens_per_second"], 1e3), _scaled(each.get("bytes"), 2**20)) for each in costs)
         numbers = [x if x is None else f"{x:.1f}" for pair in pairs for x in pair]

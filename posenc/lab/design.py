@@ -76,8 +76,11 @@ def unlike(kept: Any, run: Run) -> str:
     """
     now = start(run)
     try:
-        parts = {name for name in kept["weights"] | now["weights"]
-                 if not _close(kept["weights"].get(name), now["weights"].get(name))}  # fmt: skip
+        parts = {
+            name
+            for name in kept["weights"] | now["weights"]
+            if not _close(kept["weights"].get(name), now["weights"].get(name))
+        }
         differ = [f"the weights of {', '.join(sorted(parts))}"] if parts else []
         differ += ["the first batch"] if kept["batch"] != now["batch"] else []
         differ += ["what is to be predicted"] if not _close(kept["targets"], now["targets"]) else []

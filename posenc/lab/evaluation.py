@@ -59,15 +59,15 @@ def losses(
         raise ValueError(f"segment is {segment}: use 1 or more, or None for all at once")
     length = tokens.shape[1] - 1
     memory = Memory(length) if memory is None and segment is not None else memory
-    found = []
+    parts = []
     with _measuring(model, autocast) as device:
         tokens = tokens.to(device)
         for start in range(0, length, segment or length):
             piece = tokens[:, start : start + (segment or length) + 1]
             logits = model(piece[:, :-1]) if memory is None else model(piece[:, :-1], memory=memory)
             loss = cross_entropy(logits.flatten(0, 1).float(), piece[:, 1:].flatten(), reduction="none")
-            found.append(loss.view(len(tokens), -1))
-    return torch.cat(found, 1)
+            parts.append(loss.view(len(tokens), -1))
+    return torch.cat(parts, 1)
 
 
 def by_position(model: nn.Module, windows: Tensor, segment: int | None = None) -> Tensor:
@@ -167,11 +167,11 @@ def window_losses(
     piece = segment or length
     keys = length if memory is None else min(length, memory + piece)
     rows = max(1, PAIRS.get(device.type, PAIRS["cpu"]) // max(1, keys * piece))
-    found = [
+    parts = [
         losses(model, part, memory=None if memory is None else Memory(memory), segment=segment, autocast=autocast).cpu()
         for part in windows.split(rows)
     ]
-    return torch.cat(found).double()
+    return torch.cat(parts).double()
 
 
 # Extrapolation: train short, test long
@@ -241,10 +241,11 @@ def extrapolation(
             scored = _slid(model, text[some], length, stride, context, memory, segment, autocast)
             slides.append(_of_texts(scored, **about))
     positions = [
-        _unserved(why or "", **{"from": a, "to": b}) if b > placed.shape[1]
+        _unserved(why or "", **{"from": a, "to": b})
+        if b > placed.shape[1]
         else _entry(placed[:, a:b], **{"from": a, "to": b})
         for a, b in bins(trained, lengths[-1])
-    ]  # fmt: skip
+    ]
     return {"trained": trained, "memory": memory, "windows": windows, "slid": slid, "by_position": positions,
             "nonoverlapping": cut, "sliding": slides, "attention": attention}  # fmt: skip
 
@@ -256,18 +257,18 @@ def bins(trained: int, longest: int) -> list[tuple[int, int]]:
     return list(pairwise(sorted(edges)))
 
 
-def _entry(found: Tensor, **about: Any) -> Entry:
+def _entry(losses: Tensor, **about: Any) -> Entry:
     """The mean of losses, and their number."""
-    loss = found.mean().item()
+    loss = losses.mean().item()
     if not math.isfinite(loss):
         return _unserved("the loss is not a finite number", **about)
-    return {**about, "tokens": found.numel(), "loss": loss}
+    return {**about, "tokens": losses.numel(), "loss": loss}
 
 
-def _of_texts(found: Tensor, **about: Any) -> Entry:
+def _of_texts(losses: Tensor, **about: Any) -> Entry:
     """The mean of losses (R, S), their number, and the mean of each text."""
-    entry = _entry(found, **about)
-    return entry if entry["loss"] is None else {**entry, "texts": found.mean(1).tolist()}
+    entry = _entry(losses, **about)
+    return entry if entry["loss"] is None else {**entry, "texts": losses.mean(1).tolist()}
 
 
 def _unserved(why: str, **about: Any) -> Entry:
@@ -442,16 +443,16 @@ def throughput(
     generator = torch.Generator().manual_seed(0)
     tokens = torch.randint(model.config.vocabulary, (batch, length + 1), generator=generator).to(device)
     with torch.random.fork_rng([device] if device.type == "cuda" else []):
-        found = {"training": _cost(_training(model, tokens, autocast), batch * length, device, repeats)}
+        rates = {"training": _cost(_training(model, tokens, autocast), batch * length, device, repeats)}
     with _measuring(model, autocast):
-        found["passes"] = _cost(lambda: model(tokens[:, :-1]), batch * length, device, repeats)
+        rates["passes"] = _cost(lambda: model(tokens[:, :-1]), batch * length, device, repeats)
         cache, prompt = model.cache(), tokens[:, : length - repeats - 2]
 
         def decode() -> None:
             model(tokens[:, :1] if cache[0].seen else prompt, cache=cache)
 
-        found["decoding"] = _cost(decode, batch, device, repeats)
-    return found
+        rates["decoding"] = _cost(decode, batch, device, repeats)
+    return rates
 
 
 def _training(model: Transformer, tokens: Tensor, autocast: bool) -> Callable[[], None]:

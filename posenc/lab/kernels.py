@@ -79,9 +79,7 @@ def kernels(
             sizes = (3, texts, heads, length, d)
             calls[f"decoding_{texts}"] = partial(_step, encoding, kernel, sizes, device, dtype)
         rows.append(row | _timed(calls, seconds, device))
-    steps = growing(
-        device=device, lengths=lengths[:2], dim=dims[-1], width=width, batches=batches, progress=progress
-    )  # fmt: skip
+    steps = growing(device=device, lengths=lengths[:2], dim=dims[-1], width=width, batches=batches, progress=progress)
     about = {"provenance": provenance(None, device), "dtype": str(dtype).removeprefix("torch.")}
     return about | {"growing": steps, "rows": rows}
 
@@ -151,22 +149,22 @@ def _seconds(call: Callable[[], Any], device: str) -> float:
 
 def _timed(calls: dict[str, Callable[[], Callable[[], Any]]], seconds: float, device: str) -> dict[str, Any]:
     """Milliseconds of each call that can be made, and the reason of the first that cannot."""
-    found: dict[str, Any] = {}
+    times: dict[str, Any] = {}
     for name, prepare in calls.items():
         try:
             call = prepare()
             # Another number of threads than now would make torch compile anew.
             timer = Timer("call()", globals={"call": call}, num_threads=torch.get_num_threads())
-            found[name] = 1e3 * median(timer.blocked_autorange(min_run_time=seconds).times)
+            times[name] = 1e3 * median(timer.blocked_autorange(min_run_time=seconds).times)
         except torch.OutOfMemoryError:
-            found[name] = None
-            found.setdefault("why", "the device has too little memory")
+            times[name] = None
+            times.setdefault("why", "the device has too little memory")
         except (ValueError, RuntimeError) as error:
-            found[name] = None
-            found.setdefault("why", str(error).split(";")[0].split(". ")[0].splitlines()[0])
+            times[name] = None
+            times.setdefault("why", str(error).split(";")[0].split(". ")[0].splitlines()[0])
         if device.startswith("cuda"):
             torch.cuda.empty_cache()
-    return found
+    return times
 
 
 def _attend(encoding: Encoding, kernel: Backend, length: int, device: str) -> Callable[..., Any]:
@@ -219,9 +217,9 @@ def _step(
     return call
 
 
-def keep_kernels(found: Result, device: str, folder: str | os.PathLike[str]) -> Path:
+def keep_kernels(result: Result, device: str, folder: str | os.PathLike[str]) -> Path:
     """Writes what `kernels` found to `kernels.json` in the folder of preset "gpu" or "cpu", and returns the file."""
-    return put(Path(folder) / ("gpu" if device.startswith("cuda") else "cpu") / "kernels.json", found)
+    return put(Path(folder) / ("gpu" if device.startswith("cuda") else "cpu") / "kernels.json", result)
 
 
 def read_kernels(preset: str, folder: str | os.PathLike[str]) -> Result:
@@ -229,16 +227,16 @@ def read_kernels(preset: str, folder: str | os.PathLike[str]) -> Result:
     path = Path(folder) / preset / "kernels.json"
     if not path.exists():
         raise ValueError("kernels were not timed: run python -m posenc.lab kernels, on a machine with a GPU")
-    found: Result = json.loads(path.read_text())
-    return found
+    result: Result = json.loads(path.read_text())
+    return result
 
 
-def timed(found: Result) -> Table:
+def timed(result: Result) -> Table:
     """Milliseconds of attention by scheme, kernel, dimensions and length; a dash where a kernel cannot serve it."""
-    columns = [name for name in found["rows"][0] if name in ("forward", "training") or name.startswith("decoding")]
+    columns = [name for name in result["rows"][0] if name in ("forward", "training") or name.startswith("decoding")]
     rows = [
         [f"{row['scheme']}, {row['kernel']}", row["d"], row["length"], *(row[name] for name in columns)]
-        for row in found["rows"]
+        for row in result["rows"]
     ]
     form = {"": "", "d": "d", "length": "d", **{name.replace("_", ", texts: "): ".3g" for name in columns}}
-    return Table(form, rows, caption=f"Milliseconds of attention alone on {found['provenance']['device']}")
+    return Table(form, rows, caption=f"Milliseconds of attention alone on {result['provenance']['device']}")

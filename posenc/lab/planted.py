@@ -37,11 +37,11 @@ def strings(kind: str, count: int, generator: torch.Generator) -> Tensor:
     if kind not in KINDS:
         raise ValueError(f"there is no kind {kind!r}: use one of {', '.join(KINDS)}")
     symbols = torch.tensor(list(SYMBOLS if kind == "copy" else DIGITS))
-    found = symbols[torch.randint(len(symbols), (count, LENGTH), generator=generator)]
+    out = symbols[torch.randint(len(symbols), (count, LENGTH), generator=generator)]
     if kind == "key":
-        found[:, : len(OPENING)] = torch.tensor(list(OPENING))
-        found[:, -len(END) :] = torch.tensor(list(END))
-    return found
+        out[:, : len(OPENING)] = torch.tensor(list(OPENING))
+        out[:, -len(END) :] = torch.tensor(list(END))
+    return out
 
 
 def put(tokens: Tensor, string: Tensor, at: Tensor) -> Tensor:

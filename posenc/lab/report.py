@@ -19,7 +19,7 @@ from posenc.pictures.table import Table
 
 LEARNED = 0.9
 """The share of exact answers at the longest training length from which on a task counts as learned."""
-Found = dict[str, list[Result]]
+ByVariant = dict[str, list[Result]]
 
 
 def report(
@@ -47,18 +47,18 @@ def report(
         return f"{sizes(preset).text()}\n"
     if experiment == "baselines":
         return f"{counted(read_baselines(preset, folder)).text()}\n"
-    found = results.read(experiment, preset, folder, design)
-    about = next(iter(found.values()))[0]["provenance"]
-    seeds = sorted({len(of) for of in found.values()})
+    by_variant = results.read(experiment, preset, folder, design)
+    about = next(iter(by_variant.values()))[0]["provenance"]
+    seeds = sorted({len(of) for of in by_variant.values()})
     text = f"{about['corpus_name']} ({about['corpus']}), " if "corpus" in about else ""
     many = " to ".join(map(str, sorted({seeds[0], seeds[-1]})))
     lines = [f"{experiment}, {design} design: {about['device']}, torch {about['torch']}, {text}seeds: {many}"]
-    for table in tables(found):
+    for table in tables(by_variant):
         lines += ["", table.text()]
     return "\n".join(lines) + "\n"
 
 
-def tables(found: Found) -> list[Table]:
+def tables(by_variant: ByVariant) -> list[Table]:
     """Tables of all that an experiment has measured.
 
     Args:
@@ -68,18 +68,18 @@ def tables(found: Found) -> list[Table]:
         Tables with a row for each variant. A dash marks a length that the model cannot serve. Losses are in nats per
         byte. Tasks have separate tables.
     """
-    made: list[Table] = []
-    for kind, trained in dict.fromkeys(_kind(of) for of in found.values()):  # each has lengths of its own
-        rows = {variant: of for variant, of in found.items() if _kind(of) == (kind, trained)}
+    out: list[Table] = []
+    for objective, trained in dict.fromkeys(_kind(of) for of in by_variant.values()):  # each has lengths of its own
+        rows = {variant: of for variant, of in by_variant.items() if _kind(of) == (objective, trained)}
         if all("@" in variant for variant in rows):
-            made.append(tried(rows))
+            out.append(tried(rows))
         elif any("accuracy" in of[0] for of in rows.values()):
-            made += _answers(kind, rows)
+            out += _answers(objective, rows)
         elif any("nonoverlapping" in of[0] for of in rows.values()):
-            made += _losses(rows)
+            out += _losses(rows)
         else:
-            made.append(_curves(rows))
-    return made
+            out.append(_curves(rows))
+    return out
 
 
 def _kind(of: list[Result]) -> tuple[str, int]:
@@ -174,20 +174,20 @@ def sizes(preset: str) -> Table:
     return Table(form, rows, caption="Mean length of the vectors at step 0")
 
 
-def tried(found: Found) -> Table:
+def tried(by_variant: ByVariant) -> Table:
     """Losses of short runs by learning rate, and the best rate of each scheme."""
-    best = rates(found)
-    known = sorted({float(variant.partition("@")[2]) for variant in found})
+    best = rates(by_variant)
+    known = sorted({float(variant.partition("@")[2]) for variant in by_variant})
     rows = [
-        [scheme, *(_last(found.get(f"{scheme}@{rate:g}")) for rate in known), f"{chosen:g}"]
+        [scheme, *(_last(by_variant.get(f"{scheme}@{rate:g}")) for rate in known), f"{chosen:g}"]
         for scheme, chosen in best.items()
     ]
-    steps = next(iter(found.values()))[0]["config"]["steps"]
+    steps = next(iter(by_variant.values()))[0]["config"]["steps"]
     form = {"": "", **{f"{rate:g}": ".3f" for rate in known}, "best": ""}
     return Table(form, rows, caption=f"Held-out loss after {steps} steps by learning rate, nats per byte")
 
 
-def rates(found: Found) -> dict[str, float]:
+def rates(by_variant: ByVariant) -> dict[str, float]:
     """The rate with the lowest loss for each variant that was tried.
 
     Args:
@@ -196,7 +196,9 @@ def rates(found: Found) -> dict[str, float]:
     Returns:
         A dict from variant to learning rate.
     """
-    tries = [(variant.partition("@")[0], _last(of), float(variant.partition("@")[2])) for variant, of in found.items()]
+    tries = [
+        (variant.partition("@")[0], _last(of), float(variant.partition("@")[2])) for variant, of in by_variant.items()
+    ]
     return {
         scheme: min((loss, rate) for name, loss, rate in tries if name == scheme and loss is not None)[1]
         for scheme in dict.fromkeys(name for name, _, _ in tries)
@@ -208,10 +210,10 @@ def _last(of: list[Result] | None) -> float | None:
     return None if of is None else of[0]["curve"][-1]["held_out"]
 
 
-def counted(found: dict[str, Any]) -> Table:
+def counted(result: dict[str, Any]) -> Table:
     """What counting reaches: n-grams and compressors."""
-    rows = [[f"{entry['order']}-grams", entry["loss"], f"{crossed([entry['texts']])}"] for entry in found["ngrams"]]
-    rows += [[f"{name} -9", loss, None] for name, loss in found["compressed"].items()]
+    rows = [[f"{entry['order']}-grams", entry["loss"], f"{crossed([entry['texts']])}"] for entry in result["ngrams"]]
+    rows += [[f"{name} -9", loss, None] for name, loss in result["compressed"].items()]
     caption = "Nats per byte of held-out text: counts in windows of the training length, and compressors"
     return Table({"": "", "loss": ".3f", "over texts": ""}, rows, caption=caption)
 
@@ -238,13 +240,13 @@ def texts(of: list[Result], table: str, share: float, kind: str = "") -> Tensor 
     rows = []
     for result in of:
         asked = [entry for entry in result.get(table, []) if entry.get("kind", "") == kind]
-        found: Any = next((entry for entry in asked if entry[place] == share * result["trained"]), {})
-        if "why" not in found and name not in found:
+        entry: Any = next((entry for entry in asked if entry[place] == share * result["trained"]), {})
+        if "why" not in entry and name not in entry:
             known = ", ".join(f"{entry[place] / result['trained']:g}" for entry in asked) or "nothing"
             raise ValueError(
                 f"{kind or table} at {share:g} times the training length was not measured: there is {known}"
             )
-        rows.append(found.get(name))
+        rows.append(entry.get(name))
     return None if any(row is None for row in rows) else torch.tensor(rows, dtype=torch.float64)
 
 
@@ -270,7 +272,7 @@ def difference(
 
 def differences(
     of: list[Result], than: list[Result], table: str = "nonoverlapping", share: float = 1
-) -> list[Interval]:  # fmt: skip
+) -> list[Interval]:
     """What `difference` says of each seed alone: the interval is over texts. For two models, which have no spread.
 
     Args:
@@ -285,8 +287,8 @@ def differences(
     Raises:
         ValueError: If it was not measured, or they have no seed in common.
     """
-    found = [_mean(*(texts([model], table, share) for model in pair)) for pair in _pairs(of, than)]
-    return [one for one in found if one is not None]
+    means = [_mean(*(texts([model], table, share) for model in pair)) for pair in _pairs(of, than)]
+    return [one for one in means if one is not None]
 
 
 def _pairs(of: list[Result], than: list[Result]) -> list[tuple[Result, Result]]:
@@ -360,15 +362,15 @@ def gains(of: list[Result], share: float, kind: str = "copy") -> list[float] | N
     Raises:
         ValueError: If it was not measured.
     """
-    found = texts(of, "recalled", share, kind)
-    return None if found is None else found.mean(1).tolist()
+    gains_of_texts = texts(of, "recalled", share, kind)
+    return None if gains_of_texts is None else gains_of_texts.mean(1).tolist()
 
 
 def _mean(first: Tensor | None, second: Tensor | float | None = 0.0) -> Interval | None:
     return None if first is None or second is None else crossed(first - second)
 
 
-def _losses(rows: Found) -> Iterator[Table]:
+def _losses(rows: ByVariant) -> Iterator[Table]:
     some = next(iter(rows.values()))[0]
     trained = some["trained"]
     shares = [entry["length"] / trained for entry in some["nonoverlapping"]]
@@ -392,24 +394,24 @@ def _losses(rows: Found) -> Iterator[Table]:
         places = [entry["distance"] / trained for entry in some["recalled"] if entry["kind"] == kind]
         title = f"Gain in nats per byte from a planted {kind} by its distance, for each seed"
         measured.append((title, places, functools.partial(gains, kind=kind)))
-    for title, heads, found in measured:
+    for title, heads, entries in measured:
         cells = {}
         for variant, of in rows.items():
             try:
-                cells[variant] = [_shown(found(of, head)) for head in heads]
+                cells[variant] = [_shown(entries(of, head)) for head in heads]
             except ValueError:  # not measured, as far keys of a memory
                 continue
         if cells:
             yield _table(title, [f"{head:g} L" for head in heads], cells)
 
 
-def _shown(found: Interval | list[float] | None) -> str | None:
-    if isinstance(found, list):
-        return " ".join(f"{value:+.2f}" for value in found)
-    return None if found is None else f"{found:+.2f}"
+def _shown(interval: Interval | list[float] | None) -> str | None:
+    if isinstance(interval, list):
+        return " ".join(f"{value:+.2f}" for value in interval)
+    return None if interval is None else f"{interval:+.2f}"
 
 
-def _curves(rows: Found) -> Table:
+def _curves(rows: ByVariant) -> Table:
     steps = [point["step"] for point in next(iter(rows.values()))[0]["curve"]]
     steps = steps[:: max(1, len(steps) // 8)]
     cells = {v: [spread([_held_out(result, step) for result in of]) for step in steps] for v, of in rows.items()}
@@ -434,11 +436,11 @@ def success(of: list[Result]) -> Interval:
 
 
 def _exact(result: Result, length: int) -> float:
-    found = next(entry["exact"] for entry in result["accuracy"] if entry["length"] == length)
-    return -1.0 if found is None else found
+    share = next(entry["exact"] for entry in result["accuracy"] if entry["length"] == length)
+    return -1.0 if share is None else share
 
 
-def _answers(task: str, rows: Found) -> Iterator[Table]:
+def _answers(task: str, rows: ByVariant) -> Iterator[Table]:
     some = next(iter(rows.values()))[0]
     rates = [[v, f"{len(learned(of))} of {len(of)}", str(success(of))] for v, of in rows.items()]
     longest = some["config"]["length"]

@@ -52,7 +52,7 @@ def read(
     """
     folder = Path(folder) if design == DESIGN else Path(folder) / design
     asked = runs(experiment, preset, seeds=1)
-    found: dict[str, list[Result]] = {}
+    by_variant: dict[str, list[Result]] = {}
     for run in asked:
         places = (folder / preset).glob(f"{run.stem}-*.json")
         paths = sorted(places, key=_seed)
@@ -61,18 +61,18 @@ def read(
             if other := foreign(result, dataclasses.replace(run, seed=result["config"]["seed"]), design):
                 raise ValueError(f"{path.name} {other}: remove it, and run the sweep again")
         if results:
-            found[run.stem] = results
-    if not found:
+            by_variant[run.stem] = results
+    if not by_variant:
         raise ValueError(
             f"there are no results of {experiment} with preset {preset}: "
             f"run python -m posenc.lab sweep --experiment {experiment} --preset {preset}"
             + ("" if evidence.FOUND else f", or {evidence.remedy()}")
         )
-    about = [result["provenance"] for results in found.values() for result in results]
+    about = [result["provenance"] for results in by_variant.values() for result in results]
     corpora = {of["corpus"] for of in about if "corpus" in of}  # tasks read no text
     if len(corpora) > 1:
         raise ValueError(f"these results are of different corpora ({', '.join(sorted(corpora))}): remove one kind")
-    return found
+    return by_variant
 
 
 def foreign(result: Result, run: Run, wanted: str = DESIGN) -> str:
@@ -118,7 +118,7 @@ def path_of(run: Run, folder: str | os.PathLike[str] = FOLDER) -> Path:
 
 
 def write(
-    run: Run, found: Result, corpus: Corpus, device: str, took: dict[str, float], folder: str | os.PathLike[str]
+    run: Run, measured: Result, corpus: Corpus, device: str, took: dict[str, float], folder: str | os.PathLike[str]
 ) -> Path:
     """Writes the measurements of a run with its configuration, the fingerprint of its start and its provenance.
 
@@ -133,7 +133,7 @@ def write(
         "design": DESIGN,
         "start": start(run),
         "provenance": provenance(text, device) | {name: round(seconds, 1) for name, seconds in took.items()},
-        **found,
+        **measured,
     }
     return put(path_of(run, folder), result)
 

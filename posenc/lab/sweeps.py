@@ -82,16 +82,16 @@ def outlook(todo: list[Run], out: str | os.PathLike[str] = results.FOLDER) -> st
     """
     done = [run for run in todo if results.path_of(run, out).exists()]
     left = [run for run in todo if run not in done]
-    told = f"{len(done)} of {len(todo)} runs have results"
+    state = f"{len(done)} of {len(todo)} runs have results"
     if not left or not done:
-        return told
+        return state
     paces: dict[str, list[float]] = {}  # seconds of a step, by objective and for all
     for run in done:
         for kind in (run.settings.objective, ""):
             paces.setdefault(kind, []).append(took(run, out) / max(1, run.steps))
     pace = {kind: median(of) for kind, of in paces.items()}
     seconds = sum(run.steps * pace.get(run.settings.objective, pace[""]) for run in left)
-    return f"{told}, and the others may take {_minutes(seconds)} of one process"
+    return f"{state}, and the others may take {_minutes(seconds)} of one process"
 
 
 def took(run: Run, out: str | os.PathLike[str]) -> float:
@@ -131,11 +131,11 @@ def train_and_measure(
     start = time.perf_counter()
     if torch.distributed.is_initialized() and torch.distributed.get_rank():
         return None
-    found = {"curve": curve, "parameters": sum(p.numel() for p in model.parameters()), **measure(run, model, corpus)}
+    measured = {"curve": curve, "parameters": sum(p.numel() for p in model.parameters()), **measure(run, model, corpus)}
     if run.tried is None:
         model.save(work / f"{run.name}.safetensors")
     spent = {"training_seconds": seconds, "measuring_seconds": time.perf_counter() - start}
-    path = results.write(run, found, corpus, device, spent, out)
+    path = results.write(run, measured, corpus, device, spent, out)
     (work / f"{run.name}.checkpoint").unlink(missing_ok=True)
     return path
 
@@ -155,38 +155,38 @@ def _prepare(run: Run, corpus: Corpus, *, out: str | os.PathLike[str], work: Pat
 
 def measure(run: Run, model: Transformer, corpus: Corpus) -> dict[str, Any]:
     """Measures a trained model: losses far beyond its training length, or answers to longer tasks."""
-    found: dict[str, Any] = {"learned": learned(model)}
+    measured: dict[str, Any] = {"learned": learned(model)}
     if run.tried is not None:
         return {}  # its curve is all that is asked for
     budget = run.budget
     if isinstance(budget, Task):
-        found["accuracy"] = generalisation(
+        measured["accuracy"] = generalisation(
             model, run.settings.objective, budget.length, longest=budget.longest, count=budget.answers,
             coupled=run.settings.coupled,
         )  # fmt: skip
     elif run.settings.objective == "text":
-        found |= extrapolation(
+        measured |= extrapolation(
             model, corpus.held_out, run.window, memory=run.settings.memory, windows=budget.windows, slid=budget.slid,
             longest=budget.longest,
         )  # fmt: skip
         if budget.planted:
-            found |= used(run, model, corpus)
-    return found
+            measured |= used(run, model, corpus)
+    return measured
 
 
 def used(run: Run, model: Transformer, corpus: Corpus) -> dict[str, Any]:
     """Measures what a model gets out of far context: gains from planted strings, and losses with far keys hidden."""
     budget, memory = run.budget, run.settings.memory
     assert isinstance(budget, Text)
-    found: dict[str, Any] = {
+    measured: dict[str, Any] = {
         "recalled": recalled(model, corpus.held_out, run.window, memory=memory, windows=budget.windows)
     }
     if not memory:
         lengths = [run.window * 2**n for n in range(budget.longest.bit_length())]
         context = lengths[-1] - lengths[-1] // QUARTERS
         spans = regions(corpus.held_out, lengths[-1], context, budget.windows)[:, context:]  # those of `extrapolation`
-        found["hidden"] = hidden(model, spans, run.window, lengths)
-    return found
+        measured["hidden"] = hidden(model, spans, run.window, lengths)
+    return measured
 
 
 def learned(model: Transformer) -> dict[str, Any]:
@@ -211,11 +211,11 @@ def _fits(run: Run, corpus: Corpus, out: str | os.PathLike[str]) -> None:
     result = results.load(path)
     if other := results.foreign(result, run):
         raise ValueError(f"{path.name} {other}: remove it, or use another folder for results with --out")
-    found = result["provenance"]
-    if found.get("corpus", corpus.digest) != corpus.digest:
-        name = found.get("corpus_name", "without a name")
+    provenance = result["provenance"]
+    if provenance.get("corpus", corpus.digest) != corpus.digest:
+        name = provenance.get("corpus_name", "without a name")
         raise ValueError(
-            f"{path.name} was made with the corpus {name!r} ({found['corpus']}), and this one is "
+            f"{path.name} was made with the corpus {name!r} ({provenance['corpus']}), and this one is "
             f"{corpus.name!r} ({corpus.digest}): use that corpus, or another folder for results with --out"
         )
 

@@ -78,13 +78,13 @@ def train(
         for group in optimizer.param_groups:
             group["lr"] = rate(step, run.steps, run.rate * (0.25 if run.parent else 1))
         with wide:
-            found = loss(model, run, corpus.train, of_step(run.seed, step), part)
-        found.backward()
+            value = loss(model, run, corpus.train, of_step(run.seed, step), part)
+        value.backward()
         _average(model, world)
         clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         optimizer.zero_grad()
-        total += torch.stack((found.detach(), torch.ones_like(found)))
+        total += torch.stack((value.detach(), torch.ones_like(value)))
         state["step"] += 1
         bar.update()
         if state["step"] % every == 0 or state["step"] == run.steps:

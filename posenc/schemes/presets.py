@@ -90,12 +90,23 @@ PHI_4_LONG = _numbers("""
 """)
 
 LITGPT = "Lightning-AI/litgpt, litgpt/config.py, after the config.json of "
-AT_8192 = {"original_max_position_embeddings": 8192, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
+AT_8192 = {
+    "original_max_position_embeddings": 8192,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+}
 LLAMA3_1 = {"rope_type": "llama3", "factor": 8.0, **AT_8192}
 LLAMA3_2 = {"rope_type": "llama3", "factor": 32.0, **AT_8192}
 YARN = {"rope_type": "yarn", "original_max_position_embeddings": 4096}
-LONGROPE = {"rope_type": "longrope", "factor": 32.0, "original_max_position_embeddings": 4096}
-IN_LOCAL_LAYERS, IN_GLOBAL_LAYERS = "in layers with a sliding window", "in layers without a window"
+LONGROPE = {
+    "rope_type": "longrope",
+    "factor": 32.0,
+    "original_max_position_embeddings": 4096,
+}
+IN_LOCAL_LAYERS, IN_GLOBAL_LAYERS = (
+    "in layers with a sliding window",
+    "in layers without a window",
+)
 
 PRESETS = {
     "gpt-j-6b": Preset(
@@ -164,5 +175,9 @@ PRESETS = {
 def _check_known(name: str) -> None:
     """An unknown name is often nearly a known one."""
     if name not in PRESETS:
-        near = difflib.get_close_matches(name.lower(), PRESETS, n=5, cutoff=0.5) or sorted(PRESETS)
-        raise ValueError(f"there is no preset {name!r}: use {', '.join(map(repr, near))}")
+        near = difflib.get_close_matches(
+            name.lower(), PRESETS, n=5, cutoff=0.5
+        ) or sorted(PRESETS)
+        raise ValueError(
+            f"there is no preset {name!r}: use {', '.join(map(repr, near))}"
+        )

@@ -16,7 +16,14 @@ from posenc._require import require_rotary_dim
 from posenc.configs import Reading, Rotation, read_config
 from posenc.configs.tables import INTERLEAVED as INTERLEAVED
 from posenc.schemes.layout import Layout
-from posenc.schemes.scaling import dynamic_ntk, interpolate, llama3, longrope, p_rope, yarn
+from posenc.schemes.scaling import (
+    dynamic_ntk,
+    interpolate,
+    llama3,
+    longrope,
+    p_rope,
+    yarn,
+)
 from posenc.schemes.sinusoidal import frequencies
 
 Parameters = Mapping[str, Any]
@@ -60,7 +67,11 @@ def rope_arguments(
     _check_base(reading, rotation)
     rotary_dim, base = rotation.dims, rotation.base
     require_rotary_dim(rotary_dim, rotation.head_dim)
-    arguments: dict[str, Any] = {"head_dim": rotation.head_dim, "base": base, "rotary_dim": rotary_dim}
+    arguments: dict[str, Any] = {
+        "head_dim": rotation.head_dim,
+        "base": base,
+        "rotary_dim": rotary_dim,
+    }
     arguments["layout"] = layout or reading.layout
     if rotation.rope_type != "default":
         # Float64 until the frequencies are final, so that no ramp begins one pair too late.
@@ -85,10 +96,14 @@ def _dynamic(freq: Tensor, parameters: Parameters) -> Scaled:
 
 def _yarn(freq: Tensor, parameters: Parameters) -> Scaled:
     return yarn(
-        freq, parameters["factor"], parameters["original_max_position_embeddings"], form="code",
-        beta_fast=parameters.get("beta_fast") or 32, beta_slow=parameters.get("beta_slow") or 1,
+        freq,
+        parameters["factor"],
+        parameters["original_max_position_embeddings"],
+        form="code",
+        beta_fast=parameters.get("beta_fast") or 32,
+        beta_slow=parameters.get("beta_slow") or 1,
         truncate=bool(parameters.get("truncate", True)),
-    )  # fmt: skip
+    )
 
 
 def _longrope(freq: Tensor, parameters: Parameters) -> Scaled:
@@ -99,7 +114,10 @@ def _longrope(freq: Tensor, parameters: Parameters) -> Scaled:
 
 def _llama3(freq: Tensor, parameters: Parameters) -> Scaled:
     low, high = parameters["low_freq_factor"], parameters["high_freq_factor"]
-    factor, trained = parameters["factor"], parameters["original_max_position_embeddings"]
+    factor, trained = (
+        parameters["factor"],
+        parameters["original_max_position_embeddings"],
+    )
     if low == high:  # no ramp: Llama 4 divides all planes below one turn
         turns = trained * freq / (2 * torch.pi)
         return torch.where(turns < low, interpolate(freq, factor), freq)
@@ -125,7 +143,9 @@ def _check_understood(reading: Reading) -> None:
     """All rope parameters are understood, so that none is ignored silently."""
     for remark in reading.warnings:
         if remark.name == "no-parameter":
-            raise ValueError(f"{remark[:-1]}; or compute the frequencies and use RoPE(head_dim, freq=…)")
+            raise ValueError(
+                f"{remark[:-1]}; or compute the frequencies and use RoPE(head_dim, freq=…)"
+            )
         if remark.name == "no-kinds":
             raise ValueError(remark)
 

@@ -193,7 +193,7 @@ def _ramp(
     start, stop = (
         (freq[0] * trained / (2 * math.pi * turns)).log() / step
         for turns in (beta_fast, beta_slow)
-    )  # fmt: skip
+    )
     if truncate:
         start, stop = start.floor(), stop.ceil()
     start, stop = start.clamp(min=0), stop.clamp(max=2 * pairs - 1)  # d - 1, as there
@@ -401,8 +401,12 @@ def _check_trained(value: float | Tensor, above: float = 0) -> None:
 def _check_ordered(**bounds: float | Tensor) -> None:
     """Two bounds, the lower first, in turns within the trained length."""
     (low, a), (high, b) = bounds.items()
-    if any(not isinstance(each, Tensor) and not 0 < each < float("inf") for each in (a, b)):
-        raise ValueError(f"{low} is {a} and {high} is {b}, but they are turns within the trained length: use positive")
+    if any(
+        not isinstance(each, Tensor) and not 0 < each < float("inf") for each in (a, b)
+    ):
+        raise ValueError(
+            f"{low} is {a} and {high} is {b}, but they are turns within the trained length: use positive"
+        )
     if not isinstance(a, Tensor) and not isinstance(b, Tensor) and not a < b:
         raise ValueError(
             f"{low} is {a} and {high} is {b}: use {low} < {high}, since a pair that turns more often keeps more of "
@@ -410,10 +414,14 @@ def _check_ordered(**bounds: float | Tensor) -> None:
         )
 
 
-def _check_yarn(freq: Tensor, form: str, beta_fast: float | Tensor, beta_slow: float | Tensor) -> None:
+def _check_yarn(
+    freq: Tensor, form: str, beta_fast: float | Tensor, beta_slow: float | Tensor
+) -> None:
     """The two forms of YaRN, and what each needs."""
     if form not in ("paper", "code"):
-        raise ValueError(f'form is {form!r}: use "paper" (a ramp over turns) or "code" (over the index)')
+        raise ValueError(
+            f'form is {form!r}: use "paper" (a ramp over turns) or "code" (over the index)'
+        )
     equal = not isinstance(beta_fast, Tensor) and beta_fast == beta_slow
     if form == "paper" or not (equal and 0 < beta_fast < float("inf")):
         _check_ordered(beta_slow=beta_slow, beta_fast=beta_fast)
@@ -438,4 +446,6 @@ def _check_divisors(freq: Tensor, **lists: Tensor) -> None:
 def _check_fraction(value: float | Tensor) -> None:
     """A fraction lies between 0 and 1."""
     if not isinstance(value, Tensor) and not 0 <= value <= 1:
-        raise ValueError(f"fraction is {value}, but it is a share of the pairs: use a number from 0 to 1, such as 0.75")
+        raise ValueError(
+            f"fraction is {value}, but it is a share of the pairs: use a number from 0 to 1, such as 0.75"
+        )

@@ -132,8 +132,8 @@ def _check_types(cls: type[Any], path: object, config: dict[str, Any]) -> None:
 
 
 def _short(value: Any) -> str:
-    said = json.dumps(value)
-    return said if len(said) <= 60 else said[:59] + "…"
+    text = json.dumps(value)
+    return text if len(text) <= 60 else text[:59] + "…"
 
 
 def _is(value: Any, kind: Any) -> bool:
@@ -160,12 +160,14 @@ def _check_sizes(cls: type[Any], path: object, config: dict[str, Any], shapes: S
         wanted["encodings.0.table"] = full["length"], full["model_dim"]
     if wrong := [name for name, shape in wanted.items() if shapes.get(name) != shape]:
         raise _unfit(path, wrong)
-    blocks = {int(found[1]) for name in shapes if (found := re.match(r"blocks\.(\d{1,9})\.", name))}
+    blocks = {int(match[1]) for name in shapes if (match := re.match(r"blocks\.(\d{1,9})\.", name))}
     if full["layers"] != len(blocks):
         less = isinstance(full["layers"], int) and full["layers"] < len(blocks)
         odd = max(blocks) if less else len(blocks)
-        raise _unfit(path, [name for name in shapes if name.startswith(f"blocks.{odd}.")] or
-                     [f"blocks.{odd}.attention_norm.weight"])  # fmt: skip
+        raise _unfit(
+            path,
+            [name for name in shapes if name.startswith(f"blocks.{odd}.")] or [f"blocks.{odd}.attention_norm.weight"],
+        )
 
 
 def _unfit(path: object, names: list[str]) -> ValueError:
@@ -174,7 +176,7 @@ def _unfit(path: object, names: list[str]) -> ValueError:
     )
 
 
-def _check_fit(path: object, wanted: Shapes, found: Shapes) -> None:
+def _check_fit(path: object, wanted: Shapes, stored: Shapes) -> None:
     """What was saved is what the model has, by name and shape."""
-    if wanted != found:
-        raise _unfit(path, sorted({name for name, _ in wanted.items() ^ found.items()}))
+    if wanted != stored:
+        raise _unfit(path, sorted({name for name, _ in wanted.items() ^ stored.items()}))

@@ -13,7 +13,17 @@ from torch import Tensor, nn
 
 from posenc.audit.adapters.copies import module_of
 from posenc.audit.adapters.own import Own
-from posenc.audit.adapters.protocol import Adapter, Ended, Refused, Unfit, ask, device_of, found, kind, said
+from posenc.audit.adapters.protocol import (
+    Adapter,
+    Ended,
+    Refused,
+    Unfit,
+    ask,
+    device_of,
+    error_line,
+    logits_of,
+    type_name,
+)
 
 POSITIONS = ("positions", "position_ids", "pos", "input_pos", "pos_ids")
 MASKS = {  # what real tokens are marked with, where forward has an argument of that name
@@ -68,8 +78,8 @@ class Called:
         self.step = self._own_step if own["step"] else self._state_step if self.state_name else None
         self.reorder = given.reorder if own["reorder"] and own["step"] else None
         self.crop = given.crop if own["crop"] and own["step"] else None
-        for name, kind_of in DECLARED.items():
-            if isinstance(value := getattr(given, name, None), kind_of):
+        for name, expected in DECLARED.items():
+            if isinstance(value := getattr(given, name, None), expected):
                 setattr(self, name, value)
         self.vocabulary = vocabulary or self._vocabulary()
 
@@ -79,7 +89,7 @@ class Called:
         given |= self._positions(positions, self.position_name) | self._mask(mask, self.mask_name)
         if self.use_cache and self.state_name is not None:
             given["use_cache"] = False
-        return found(self._called(tokens, given))
+        return logits_of(self._called(tokens, given))
 
     def _called(self, tokens: Tensor, given: dict[str, Any]) -> Any:
         """What the model returns, with what it cannot do without."""
@@ -87,7 +97,7 @@ class Called:
             count = _count(tokens)
             if self.rows is None:
                 try:
-                    found(ask(self.model, tokens, **given, **{self.position_name: count.expand_as(tokens)}))
+                    logits_of(ask(self.model, tokens, **given, **{self.position_name: count.expand_as(tokens)}))
                     self.rows = True
                 except Exception:  # it may take them as (L,)
                     self.rows = False
@@ -110,8 +120,8 @@ class Called:
         given = self._positions(positions, position_name, "step") | self._mask(mask, mask_name, "step")
         out = ask(step, tokens, state, **given)
         if not isinstance(out, tuple) or len(out) != 2:
-            raise Unfit(f"step returns {kind(out)}: return the pair (logits, state)")
-        return found(out[0]), out[1]
+            raise Unfit(f"step returns {type_name(out)}: return the pair (logits, state)")
+        return logits_of(out[0]), out[1]
 
     def _state_step(
         self, tokens: Tensor, state: Any, positions: Tensor | None = None, mask: Tensor | None = None
@@ -120,7 +130,7 @@ class Called:
         given |= self._positions(positions, self.position_name) | self._mask(mask, self.mask_name)
         given |= {"use_cache": True} if self.use_cache else {}
         out = self._called(tokens, given | {str(self.state_name): state})
-        logits = found(out)
+        logits = logits_of(out)
         kept = getattr(out, str(self.state_name), None)
         if kept is None and isinstance(out, dict):
             kept = out.get(str(self.state_name))
@@ -154,9 +164,10 @@ class Called:
         """Finds the form in which the model takes positions and masks, at their first use."""
         if positions is not None and self.takes_positions and self.rows is None:
             self.rows = self._best(
-                tokens, {True: positions[:1].expand_as(tokens) * 0 + _count(tokens), False: _count(tokens)},
+                tokens,
+                {True: positions[:1].expand_as(tokens) * 0 + _count(tokens), False: _count(tokens)},
                 str(self.position_name),
-            )  # fmt: skip
+            )
         if mask is not None and self.takes_mask and self.marks is None:
             name, ones = str(self.mask_name), torch.ones_like(tokens)
             dtypes = (MASKS[name], torch.bool if MASKS[name] == torch.long else torch.long)
@@ -167,10 +178,10 @@ class Called:
 
     def _best(self, tokens: Tensor, forms: dict[Any, Tensor], name: str) -> Any:
         """The first form that changes nothing, though it says what is so anyway; else the first that does not raise."""
-        plain, able, problem = found(self._called(tokens, {})).clone(), [], None
+        plain, able, problem = logits_of(self._called(tokens, {})).clone(), [], None
         for form, value in forms.items():
             try:
-                out = found(self._called(tokens, {name: value}))
+                out = logits_of(self._called(tokens, {name: value}))
             except Ended:
                 raise
             except Exception as error:  # a model may raise anything at a shape that it does not expect
@@ -187,25 +198,25 @@ class Called:
 
     def _vocabulary(self) -> int:
         tokens = torch.zeros(1, 2, dtype=torch.long, device=device_of(self.module))
-        modes = {} if self.module is None else {each: each.training for each in self.module.modules()}
+        modes = {} if self.module is None else {module: module.training for module in self.module.modules()}
         try:
-            for each in modes:
-                each.training = False  # running statistics stay as they are
+            for module in modes:
+                module.training = False  # running statistics stay as they are
             with torch.no_grad():
-                out = found(self._called(tokens, {}))
+                out = logits_of(self._called(tokens, {}))
                 if out.shape[1] == 1 and "targets" in self._names:  # as nanoGPT does
                     self.targets = True
-                    out = found(self._called(tokens, {}))
+                    out = logits_of(self._called(tokens, {}))
         except Unfit:
             raise
         except Exception as error:
             raise Unfit(
-                f"the model cannot be called with two tokens, int64 (1, 2): {said(error)}; "
+                f"the model cannot be called with two tokens, int64 (1, 2): {error_line(error)}; "
                 f"pass a function of (tokens, positions=None, mask=None) that returns logits (B, L, V)"
             ) from error
         finally:
-            for each, mode in modes.items():
-                each.training = mode
+            for module, mode in modes.items():
+                module.training = mode
         tables = [m.num_embeddings for m in (self.module or nn.Module()).modules() if isinstance(m, nn.Embedding)]
         return out.shape[-1] if not tables or out.shape[-1] in tables else min(out.shape[-1], tables[0])
 
@@ -236,7 +247,7 @@ def adapt(model: Any, *, vocabulary: int | None = None) -> Adapter:
         return model
     model = getattr(model, "_orig_mod", model)  # what torch.compile wraps
     if not callable(model):
-        raise Unfit(f"{kind(model)} cannot be called: pass a module, a function of tokens, or an Adapter")
+        raise Unfit(f"{type_name(model)} cannot be called: pass a module, a function of tokens, or an Adapter")
     module = module_of(model)
     if module is not None and any(each.is_meta for each in (*module.parameters(), *module.buffers())):
         raise Unfit("the weights are on the meta device and have no values: load them, or build the model anew")

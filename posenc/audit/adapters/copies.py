@@ -44,16 +44,16 @@ def copied(model: Any, dtype: torch.dtype | None = None) -> Any:
         gc.collect()  # earlier copies, which modules that know one another keep
     cast: dict[int, Any] = {} if dtype is None else {id(p): q for p, q in _cast(module, dtype)}
     try:
-        made = copy.deepcopy(model, cast)
-        if made is not model and hasattr(made, "logits") and module_of(made) is module:  # it has it from its class
-            made.module = copy.deepcopy(module, cast)
+        copy_of_model = copy.deepcopy(model, cast)
+        if copy_of_model is not model and hasattr(copy_of_model, "logits") and module_of(copy_of_model) is module:  # it has it from its class
+            copy_of_model.module = copy.deepcopy(module, cast)
     except (Exception, SystemExit) as error:  # locks, handles, tensors with a history: a module may hold anything
         raise Uncopied(first_line(error, 60) or type(error).__name__) from error
-    new = module_of(made)
+    new = module_of(copy_of_model)
     assert new is not None
     if (shared := _shared(module, new)) is not None:
         raise Uncopied(f"a copy shares {shared} with it")
-    return made if dtype is None else _to(made, dtype)
+    return copy_of_model if dtype is None else _to(copy_of_model, dtype)
 
 
 def _cast(module: nn.Module, dtype: torch.dtype) -> Iterator[tuple[nn.Parameter, nn.Parameter]]:
@@ -62,12 +62,12 @@ def _cast(module: nn.Module, dtype: torch.dtype) -> Iterator[tuple[nn.Parameter,
             yield p, nn.Parameter(p.detach().to(dtype), p.requires_grad)
 
 
-def _to(made: Any, dtype: torch.dtype) -> Any:
+def _to(model: Any, dtype: torch.dtype) -> Any:
     """What was not cast one by one: buffers, and parameters of a class of their own."""
-    module = module_of(made)
+    module = module_of(model)
     assert module is not None
     module.to(dtype)
-    return made
+    return model
 
 
 def _shared(module: nn.Module, other: nn.Module) -> str | None:

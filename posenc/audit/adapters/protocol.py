@@ -81,10 +81,10 @@ _watched: ContextVar[dict[str, float] | None] = ContextVar("watched", default=No
 @contextmanager
 def endings() -> Iterator[list[Ended]]:
     """Collects how often a model ends the program: some calls only try what a model takes, and go on without."""
-    found: list[Ended] = []
-    token = _endings.set(found)
+    collected: list[Ended] = []
+    token = _endings.set(collected)
     try:
-        yield found
+        yield collected
     finally:
         _endings.reset(token)
 
@@ -133,14 +133,14 @@ def _own(value: Any) -> Any:
     return value.clone() if isinstance(value, Tensor) and not value.is_floating_point() else value
 
 
-def _differs(one: Tensor, other: Tensor) -> float:
+def _differs(after: Tensor, before: Tensor) -> float:
     """The share of entries that differ; all of them where the shapes do."""
-    if one.shape != other.shape:
+    if after.shape != before.shape:
         return 1.0
-    return float((one != other).double().mean()) if one.numel() else 0.0
+    return float((after != before).double().mean()) if after.numel() else 0.0
 
 
-def found(out: Any) -> Tensor:
+def logits_of(out: Any) -> Tensor:
     """The logits (B, L, V) in what a model returned: a tensor, `.logits`, an entry of that name, or part of a tuple.
 
     Raises:
@@ -152,7 +152,7 @@ def found(out: Any) -> Tensor:
     if isinstance(out, tuple | list):
         out = next((part for part in out if isinstance(part, Tensor) and part.ndim == 3), out)
     if not isinstance(out, Tensor):
-        raise Unfit(f"the model returns {kind(out)}: return logits, a tensor (B, L, V)")
+        raise Unfit(f"the model returns {type_name(out)}: return logits, a tensor (B, L, V)")
     if out.ndim != 3 or not out.is_floating_point():
         raise Unfit(f"the model returns {tuple(out.shape)}, {out.dtype}: return logits (B, L, V), floating point")
     return out
@@ -164,17 +164,17 @@ def device_of(module: nn.Module | None) -> torch.device:
     return next((each.device for each in tensors), torch.device("cpu"))
 
 
-def said(error: BaseException, width: int = 160) -> str:
+def error_line(error: BaseException, width: int = 160) -> str:
     """An exception by its class and message, in one line."""
     return f"{type(error).__name__}: {first_line(error, width)}"
 
 
 def first_line(error: BaseException, width: int = 160) -> str:
     """An error's message, in one line."""
-    said = " ".join(str(error).split())
-    return said if len(said) <= width else said[: width - 1] + "…"
+    message = " ".join(str(error).split())
+    return message if len(message) <= width else message[: width - 1] + "…"
 
 
-def kind(value: Any) -> str:
+def type_name(value: Any) -> str:
     """What a value is, in a word."""
     return "None" if value is None else type(value).__name__

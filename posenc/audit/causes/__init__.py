@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from posenc.audit.causes import cache, generation, packing, padding, place, reference, repeat, sight  # noqa: F401
-from posenc.audit.causes.said import FAILS, FOLLOWS, JUDGES, NONE, PASS, PROPERTY, Said, number
+from posenc.audit.causes.judgement import FAILS, FOLLOWS, JUDGES, NONE, PASS, PROPERTY, Judgement, number
 from posenc.audit.checks import CHECKS
 from posenc.audit.measures import Measures
 from posenc.audit.probe import Measurement
@@ -21,12 +21,12 @@ def judge(name: str, m: Measures) -> Finding:
     question = CHECKS[name].question
     if name != "again" and not comparable(m):
         return Finding(name, question, NONE, None, f"{_incomparable(m['again'])}, so nothing can be compared.")
-    found = m[name]
-    said = _general(found, m) or (JUDGES[name](found, m) if name in JUDGES else _plain(found, m))
-    if said.verdict == FAILS and name != "again" and (words := m.healed(name)):
-        said = _healed(said, words, getattr(m.probe.adapter, "explained", {}).get(words, ""))
-    off = found.off if said.off is None else said.off
-    return Finding(name, question, said.verdict, off, said.cause, said.look)
+    measured = m[name]
+    judgement = _general(measured, m) or (JUDGES[name](measured, m) if name in JUDGES else _plain(measured, m))
+    if judgement.verdict == FAILS and name != "again" and (words := m.healed(name)):
+        judgement = _healed(judgement, words, getattr(m.probe.adapter, "explained", {}).get(words, ""))
+    off = measured.off if judgement.off is None else judgement.off
+    return Finding(name, question, judgement.verdict, off, judgement.cause, judgement.look)
 
 
 def comparable(m: Measures) -> bool:
@@ -42,29 +42,34 @@ def _incomparable(again: Measurement) -> str:
     return "No answer is the same twice (again)"
 
 
-def _healed(said: Said, words: str, explained: str) -> Said:
+def _healed(judgement: Judgement, words: str, explained: str) -> Judgement:
     """A failure that is none with one thing changed; a property where that explains it."""
     if explained:
-        return Said(PROPERTY, f"{explained} It passes with {words}, the rest unchanged.")
-    if said.cause.startswith(FOLLOWS):
-        return said
-    look = next((look for word, look in HEALED.items() if word in words), said.look)
-    return Said(FAILS, f"It passes with {words}, the rest unchanged. {said.cause}", look)
+        return Judgement(PROPERTY, f"{explained} It passes with {words}, the rest unchanged.")
+    if judgement.cause.startswith(FOLLOWS):
+        return judgement
+    look = next((look for word, look in HEALED.items() if word in words), judgement.look)
+    return Judgement(FAILS, f"It passes with {words}, the rest unchanged. {judgement.cause}", look)
 
 
-def _general(found: Measurement, m: Measures) -> Said | None:
+def _general(measured: Measurement, m: Measures) -> Judgement | None:
     """What holds of any test: it does not apply, it raised, or what came back is not finite."""
-    if found.raised:
-        return Said(Verdict.ERROR, f"The model raised in this test, and the others went on: {found.refused}")
-    if found.refused is not None:
-        return Said(NONE, f"{found.refused[0].upper()}{found.refused[1:]}.")
-    if found.off is not None and found.off != found.off and found.name != "again":
-        return Said(
-            FAILS, "Logits are not finite in this call.",
+    if measured.raised:
+        return Judgement(Verdict.ERROR, f"The model raised in this test, and the others went on: {measured.refused}")
+    if measured.refused is not None:
+        return Judgement(NONE, f"{measured.refused[0].upper()}{measured.refused[1:]}.")
+    if measured.off is not None and measured.off != measured.off and measured.name != "again":
+        return Judgement(
+            FAILS,
+            "Logits are not finite in this call.",
             "a row of scores that is masked everywhere, or a mask of finfo.min that overflows",
-        )  # fmt: skip
+        )
     return None
 
 
-def _plain(found: Measurement, m: Measures) -> Said:
-    return Said(PASS) if m.ok(found.name) else Said(FAILS, f"Logits change by {number(found.off)} of their size.")
+def _plain(measured: Measurement, m: Measures) -> Judgement:
+    return (
+        Judgement(PASS)
+        if m.ok(measured.name)
+        else Judgement(FAILS, f"Logits change by {number(measured.off)} of their size.")
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from posenc.audit.causes.said import FAILS, PASS, PROPERTY, Said, judges
+from posenc.audit.causes.judgement import FAILS, PASS, PROPERTY, Judgement, judges
 from posenc.audit.measures import Measures
 from posenc.audit.probe import Measurement
 
@@ -22,84 +22,90 @@ def ahead(m: Measures) -> str:
 
 
 @judges("future")
-def _future(found: Measurement, m: Measures) -> Said:
-    if m.ok(found.name):
-        return Said(PASS)
+def _future(measured: Measurement, m: Measures) -> Judgement:
+    if m.ok(measured.name):
+        return Judgement(PASS)
     if encoder(m):
-        return Said(
+        return Judgement(
             PROPERTY,
             "Every token sees all others, as in an encoder. If it is meant as a decoder, it has no causal mask.",
-        )  # fmt: skip
-    spans = [span for _, seen, span in found.details["ahead"] if seen]
-    if all(seen == at for at, seen, _ in found.details["ahead"]):
+        )
+    spans = [span for _, seen, span in measured.details["ahead"] if seen]
+    if all(seen == at for at, seen, _ in measured.details["ahead"]):
         why = "the model says that it is causal" if m.knows("causal") else "there is a cache, whose tokens cannot"
-        return Said(FAILS, f"Every token sees all others, and yet {why}.", "the causal mask")
+        return Judgement(FAILS, f"Every token sees all others, and yet {why}.", "the causal mask")
     if spans and max(spans) <= m.probe.n // 4:
         many = f"{max(spans)} token{'s' if max(spans) > 1 else ''}"
-        return Said(
-            FAILS, f"Tokens see up to {many} ahead, all layers together.",
+        return Judgement(
+            FAILS,
+            f"Tokens see up to {many} ahead, all layers together.",
             "the diagonal of the causal mask, and convolutions that are padded on both sides",
-        )  # fmt: skip
-    return Said(
-        FAILS, "Some earlier tokens see a later one, and others do not.",
+        )
+    return Judgement(
+        FAILS,
+        "Some earlier tokens see a later one, and others do not.",
         "axes that are permuted or reshaped on the way to the scores, and biases laid out for another axis",
-    )  # fmt: skip
+    )
 
 
 @judges("prefix")
-def _prefix(found: Measurement, m: Measures) -> Said:
-    if m.ok(found.name):
-        return Said(PASS)
+def _prefix(measured: Measurement, m: Measures) -> Judgement:
+    if m.ok(measured.name):
+        return Judgement(PASS)
     if m.bad("future"):
-        return Said(PROPERTY if encoder(m) else FAILS, ahead(m))
-    return Said(
-        FAILS, "No token sees a later one (future), but the length of the text changes earlier logits.",
+        return Judgement(PROPERTY if encoder(m) else FAILS, ahead(m))
+    return Judgement(
+        FAILS,
+        "No token sees a later one (future), but the length of the text changes earlier logits.",
         "what is computed from the length: positions counted from the end, a scale or base that depends on it",
-    )  # fmt: skip
+    )
 
 
 @judges("order")
-def _order(found: Measurement, m: Measures) -> Said:
-    if m.bad(found.name):
-        return Said(PASS)
-    if found.off:
-        return Said(
-            PROPERTY, "The order of tokens is hardly seen, so other tests see little too: attention is nearly uniform "
+def _order(measured: Measurement, m: Measures) -> Judgement:
+    if m.bad(measured.name):
+        return Judgement(PASS)
+    if measured.off:
+        return Judgement(
+            PROPERTY,
+            "The order of tokens is hardly seen, so other tests see little too: attention is nearly uniform "
             "at these weights, or the model uses its past little.",
-        )  # fmt: skip
-    return Said(PROPERTY, "The last logit does not see the order of the tokens before it.")
+        )
+    return Judgement(PROPERTY, "The last logit does not see the order of the tokens before it.")
 
 
 @judges("reach")
-def _reach(found: Measurement, m: Measures) -> Said:
-    far, room = found.details["far"], found.details["room"]
+def _reach(measured: Measurement, m: Measures) -> Judgement:
+    far, room = measured.details["far"], measured.details["room"]
     if far < 0:
-        return Said(PROPERTY, "The first token changes nothing.")
+        return Judgement(PROPERTY, "The first token changes nothing.")
     if m.reach is not None and far > m.reach:
-        return Said(
-            FAILS, f"The first token acts on {far} later ones, and windows of the configuration allow {m.reach}.",
+        return Judgement(
+            FAILS,
+            f"The first token acts on {far} later ones, and windows of the configuration allow {m.reach}.",
             "whether the mask of the window is applied in this path",
-        )  # fmt: skip
+        )
     if far == 0:
-        return Said(PROPERTY, "The first token acts on no later one.")
+        return Judgement(PROPERTY, "The first token acts on no later one.")
     if far < room - 1:
-        return Said(
+        return Judgement(
             PROPERTY, f"The first token acts on the next {far} of {room - 1}: a window, or attention that fades."
         )
-    return Said(PASS, f"The first token acts on all {room - 1} that follow.")
+    return Judgement(PASS, f"The first token acts on all {room - 1} that follow.")
 
 
 @judges("gradient")
-def _gradient(found: Measurement, m: Measures) -> Said:
-    if found.details["lost"] and m.bad("future"):
-        return Said(PROPERTY if encoder(m) else FAILS, ahead(m))
-    if found.details["lost"]:
-        return Said(
-            FAILS, f"Tokens at {found.details['lost']} change the last logits and get no gradient.",
+def _gradient(measured: Measurement, m: Measures) -> Judgement:
+    if measured.details["lost"] and m.bad("future"):
+        return Judgement(PROPERTY if encoder(m) else FAILS, ahead(m))
+    if measured.details["lost"]:
+        return Judgement(
+            FAILS,
+            f"Tokens at {measured.details['lost']} change the last logits and get no gradient.",
             "detach, no_grad, rounding or argmax on the way from the embedding",
-        )  # fmt: skip
-    if found.details["unseen"]:
-        return Said(
-            PROPERTY, f"Tokens at {found.details['unseen']} get none, and change nothing: they are not selected."
         )
-    return Said(PASS)
+    if measured.details["unseen"]:
+        return Judgement(
+            PROPERTY, f"Tokens at {measured.details['unseen']} get none, and change nothing: they are not selected."
+        )
+    return Judgement(PASS)

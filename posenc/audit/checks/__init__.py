@@ -1,4 +1,4 @@
-"""The tests, each a function of a `Probe` that returns a number or a `Found`; what it means is said in `causes`."""
+"""The tests, each a function of a `Probe` that returns a number or an `Outcome`; `causes` says what it means."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PARTS = (
 
 
 @dataclass(frozen=True)
-class Found:
+class Outcome:
     """A number with what the verdict may need besides."""
 
     off: float | None
@@ -38,7 +38,7 @@ class Check:
 
     name: str
     question: str
-    run: Callable[[Probe], float | Found]
+    run: Callable[[Probe], float | Outcome]
     more: bool = False
     """Whether it runs only if it is asked for."""
     partner: bool = False
@@ -51,7 +51,7 @@ CHECKS: dict[str, Check] = {}
 
 def check(
     question: str, *, more: bool = False, partner: bool = False
-) -> Callable[[Callable[[Probe], float | Found]], Callable[[Probe], float | Found]]:
+) -> Callable[[Callable[[Probe], float | Outcome]], Callable[[Probe], float | Outcome]]:
     """Registers a test under its function's name.
 
     Args:
@@ -60,7 +60,7 @@ def check(
         partner: whether it only decides what another test means, and has no row.
     """
 
-    def register(run: Callable[[Probe], float | Found]) -> Callable[[Probe], float | Found]:
+    def register(run: Callable[[Probe], float | Outcome]) -> Callable[[Probe], float | Outcome]:
         name = run.__name__.rstrip("_")
         CHECKS[name] = Check(name, question, run, more, partner)
         return run
@@ -71,13 +71,13 @@ def check(
 def measure(name: str, probe: Probe) -> Measurement:
     """Runs one test; whatever it raises ends up in the measurement."""
     try:
-        found = CHECKS[name].run(probe)
-    except (Refused, Slow, NotImplementedError) as no:
-        return Measurement(name, None, first_line(no) or type(no).__name__)
+        outcome = CHECKS[name].run(probe)
+    except (Refused, Slow, NotImplementedError) as refusal:
+        return Measurement(name, None, first_line(refusal) or type(refusal).__name__)
     except (Exception, SystemExit) as error:  # a model may raise anything
         return Measurement(name, None, f"{type(error).__name__}: {first_line(error)}", raised=True)
-    found = found if isinstance(found, Found) else Found(found)
-    return Measurement(name, found.off, None, found.note, details=found.details or {})
+    outcome = outcome if isinstance(outcome, Outcome) else Outcome(outcome)
+    return Measurement(name, outcome.off, None, outcome.note, details=outcome.details or {})
 
 
 for _part in PARTS:

@@ -5,18 +5,18 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from posenc.audit.checks import Found, check
+from posenc.audit.checks import Outcome, check
 from posenc.audit.checks.sight import per_place
 from posenc.audit.probe import ENDS, PADS, Probe
 
 
 @check("token by token through the cache: as in one pass?")
-def step(p: Probe) -> Found:
+def step(p: Probe) -> Outcome:
     return _compared(p, steps(p), None)
 
 
 @check("token by token, with positions?")
-def step_ids(p: Probe) -> Found:
+def step_ids(p: Probe) -> Outcome:
     return _compared(p, steps(p), p.pos)
 
 
@@ -36,7 +36,7 @@ def step_left_default(p: Probe) -> float:
 
 
 @check("at which position the first cached token lies", partner=True)
-def step_place(p: Probe) -> Found:
+def step_place(p: Probe) -> Outcome:
     """The position that a whole pass needs at this token to give what the cached call gives."""
     first = steps(p)[0]
     out, _ = p.run([first, 1])
@@ -50,16 +50,16 @@ def step_place(p: Probe) -> Found:
             continue
         if size < best:
             best, place = size, at
-    return Found(best, details={"place": place, "right": first})
+    return Outcome(best, details={"place": place, "right": first})
 
 
 @check("in chunks through the cache: as in one pass?")
-def chunks(p: Probe) -> Found:
+def chunks(p: Probe) -> Outcome:
     return _compared(p, _chunks(p), None)
 
 
 @check("in chunks, with positions?")
-def chunks_ids(p: Probe) -> Found:
+def chunks_ids(p: Probe) -> Outcome:
     return _compared(p, _chunks(p), p.pos)
 
 
@@ -73,13 +73,13 @@ def chunk_ahead(p: Probe) -> float:
 
 
 @check("rows of the cache in another order, as in beam search: the right row goes on?")
-def reorder(p: Probe) -> Found:
+def reorder(p: Probe) -> Outcome:
     """Two texts, and where there is a mask also two texts of different length, so that their positions differ."""
     move = p.able("reorder", "has no reorder of its cache")
     plain, padded = _reordered(p, move, 0), None
     if p.adapter.takes_mask:
         padded = _reordered(p, move, PADS)
-    return Found(max(plain, padded or 0.0), details={"plain": plain, "padded": padded})
+    return Outcome(max(plain, padded or 0.0), details={"plain": plain, "padded": padded})
 
 
 @check("rows of the cache in the order that they have", partner=True)
@@ -89,17 +89,17 @@ def reorder_none(p: Probe) -> float:
 
 
 @check("three tokens are taken back: does the text go on as without them?")
-def crop(p: Probe) -> Found:
+def crop(p: Probe) -> Outcome:
     return _cropped(p, with_positions=False)
 
 
 @check("three tokens are taken back, and positions are given", partner=True)
-def crop_ids(p: Probe) -> Found:
+def crop_ids(p: Probe) -> Outcome:
     return _cropped(p, with_positions=True)
 
 
 @check("a second turn on the cache of the first, by hand: as in one pass?", more=True)
-def resume(p: Probe) -> Found:
+def resume(p: Probe) -> Outcome:
     quarter = p.n // 4
     sizes = [quarter, *[1] * (quarter - 2), quarter]
     return _compared(p, [*sizes, *[1] * (p.n - sum(sizes))], None)
@@ -116,11 +116,11 @@ def _chunks(p: Probe) -> list[int]:
     return [*sizes, p.n - sum(sizes)]
 
 
-def _compared(p: Probe, sizes: list[int], positions: Tensor | None) -> Found:
+def _compared(p: Probe, sizes: list[int], positions: Tensor | None) -> Outcome:
     out, _ = p.run(sizes, positions)
-    off = per_place(out, p.full) > p.tolerance
-    first = int(off.nonzero()[0]) if off.any() else None
-    return Found(p.off(out, p.full), details={"first": first, "prompt": sizes[0]})
+    wrong = per_place(out, p.full) > p.tolerance
+    first = int(wrong.nonzero()[0]) if wrong.any() else None
+    return Outcome(p.off(out, p.full), details={"first": first, "prompt": sizes[0]})
 
 
 def _reordered(p: Probe, move: object, pads: int, right: int = 1) -> float:
@@ -143,14 +143,16 @@ def _reordered(p: Probe, move: object, pads: int, right: int = 1) -> float:
     ids = order if right else torch.arange(2, device=p.device)
     token = x[ids][:, n + pads : n + pads + 1]
     out, _ = p.able("step", "")(
-        token, state, None if positions is None else positions[ids][:, n + pads : n + pads + 1],
+        token,
+        state,
+        None if positions is None else positions[ids][:, n + pads : n + pads + 1],
         None if mask is None else mask[ids][:, : n + pads + 1],
-    )  # fmt: skip
+    )
     mine = 0 if right else 1
     return p.off(out[mine, 0], p.full[0, n])
 
 
-def _cropped(p: Probe, with_positions: bool) -> Found:
+def _cropped(p: Probe, with_positions: bool) -> Outcome:
     cut = p.able("crop", "has no crop of its cache")
     n = p.n // 2
     x = torch.cat((p.x[:, :n], p.text(3, seed=7)), 1)
@@ -160,4 +162,4 @@ def _cropped(p: Probe, with_positions: bool) -> Found:
     positions = p.pos[:, n : n + 2] if with_positions else None
     out, state = p.able("step", "")(p.x[:, n : n + 1], state, None if positions is None else positions[:, :1])
     then, _ = p.able("step", "")(p.x[:, n + 1 : n + 2], state, None if positions is None else positions[:, 1:])
-    return Found(p.off(torch.cat((out, then), 1), p.full[:, n : n + 2]))
+    return Outcome(p.off(torch.cat((out, then), 1), p.full[:, n : n + 2]))

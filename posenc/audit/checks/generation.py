@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from posenc.audit.adapters.protocol import Refused
-from posenc.audit.checks import Found, check
+from posenc.audit.checks import Outcome, check
 from posenc.audit.probe import Probe
 
 
@@ -38,14 +38,14 @@ def static(p: Probe) -> float:
 
 
 @check("beams with a cache: those without?")
-def beams(p: Probe) -> Found:
+def beams(p: Probe) -> Outcome:
     """The share of sequences that differ; two prompts, so that beams of one could mix with those of the other."""
     x = torch.cat((p.x[:, : _start(p)], p.text(_start(p), seed=5)))
     return _differing(*(_generate(p, x, beams=3, use_cache=use)[0] for use in (True, False)))
 
 
 @check("prompt lookup: the tokens of greedy decoding?", more=True)
-def lookup(p: Probe) -> Found:
+def lookup(p: Probe) -> Outcome:
     x = p.x[:, : p.n // 3].repeat(1, 2)  # a text that repeats, so that something is found
     return _differing(_generate(p, x, lookup=3, new=12)[0], _generate(p, x, new=12)[0])
 
@@ -80,7 +80,7 @@ def _against_pass(p: Probe, x: Tensor | None = None, start: int | None = None, *
     return p.off(logits, p.full[:, -new - 1 : -1])
 
 
-def _differing(one: Tensor, other: Tensor) -> Found:
+def _differing(sequences: Tensor, expected: Tensor) -> Outcome:
     """The share of rows that are not the same."""
-    rows = (one != other).any(-1) if one.shape == other.shape else torch.ones(len(one), dtype=torch.bool)
-    return Found(float(rows.double().mean()), details={"rows": int(rows.sum()), "of": len(rows)})
+    rows = (sequences != expected).any(-1) if sequences.shape == expected.shape else torch.ones(len(sequences), dtype=torch.bool)
+    return Outcome(float(rows.double().mean()), details={"rows": int(rows.sum()), "of": len(rows)})

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from posenc.audit.adapters.copies import Uncopied, copied
-from posenc.audit.adapters.protocol import Refused, ask, found, said
-from posenc.audit.checks import Found, check
+from posenc.audit.adapters.protocol import Refused, ask, error_line, logits_of
+from posenc.audit.checks import Outcome, check
 from posenc.audit.probe import ENDS, Probe
 
 FAR = 32768
@@ -26,30 +26,30 @@ def arange(p: Probe) -> float:
 
 
 @check("positions counted from another number", partner=True)
-def arange_from(p: Probe) -> Found:
+def arange_from(p: Probe) -> Outcome:
     sizes = {first: p.off(p.logits(p.x, p.pos - p.first + first), p.full) for first in (1, 2, 3)}
     first = min(sizes, key=lambda n: sizes[n] if sizes[n] == sizes[n] else float("inf"))
-    return Found(sizes[first], details={"first": first})
+    return Outcome(sizes[first], details={"first": first})
 
 
 @check("all positions move by 50: the same logits?")
-def shift(p: Probe) -> Found:
+def shift(p: Probe) -> Outcome:
     """By less where the model has fewer positions. Both times positions are given."""
     here = p.logits(p.x, p.pos)
     problem: Exception | None = None
     for by in (50, 20, 7, 3, 1):
         try:
-            return Found(p.off(p.logits(p.x, p.pos + by), here), details={"by": by})
+            return Outcome(p.off(p.logits(p.x, p.pos + by), here), details={"by": by})
         except ENDS as error:
             problem = error
     raise Refused(f"has no positions beyond {p.n}") from problem
 
 
 @check("all positions move by 1 and by 1000", partner=True)
-def shift_far(p: Probe) -> Found:
+def shift_far(p: Probe) -> Outcome:
     here = p.logits(p.x, p.pos)
     near = p.off(p.logits(p.x, p.pos + 1), here)
-    return Found(p.off(p.logits(p.x, p.pos + 1000), here), details={"near": near})
+    return Outcome(p.off(p.logits(p.x, p.pos + 1000), here), details={"near": near})
 
 
 @check("tokens lie three times as far apart: do logits see it?")
@@ -68,7 +68,7 @@ def stretch(p: Probe) -> float:
 
 
 @check("far out in bfloat16: no worse than near?", more=True)
-def far(p: Probe) -> Found:
+def far(p: Probe) -> Outcome:
     """How far logits move under a shift of 32768, over how far bfloat16 is from float32 without one."""
     if p.adapter.module is None:
         raise Refused("is a function, and its weights cannot be rounded")
@@ -80,15 +80,15 @@ def far(p: Probe) -> Found:
     except Uncopied as error:
         raise Refused(f"cannot be copied ({error}), and its weights would be rounded") from error
     except ENDS as error:
-        raise Refused(f"does not run in bfloat16, or at positions so far: {said(error)}") from error
+        raise Refused(f"does not run in bfloat16, or at positions so far: {error_line(error)}") from error
     noise, moved, exactly = _rms(near - want), _rms(there - near), _rms(wanted - want)
-    return Found(moved, details={"noise": noise, "exactly": exactly, "unit": _rms(want)})
+    return Outcome(moved, details={"noise": noise, "exactly": exactly, "unit": _rms(want)})
 
 
 def _two_places(p: Probe, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     """Logits of the text at its own positions and far out, in another precision."""
     adapter = copied(p.adapter, dtype)
-    near, far = (found(ask(adapter.logits, p.x, pos)) for pos in (None, p.pos + FAR))
+    near, far = (logits_of(ask(adapter.logits, p.x, pos)) for pos in (None, p.pos + FAR))
     return near, far
 
 

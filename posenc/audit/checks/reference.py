@@ -9,26 +9,26 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from posenc.audit.adapters.protocol import Adapter, Refused, ask, found
-from posenc.audit.checks import Found, check
+from posenc.audit.adapters.protocol import Adapter, Refused, ask, logits_of
+from posenc.audit.checks import Outcome, check
 from posenc.audit.probe import Probe
 
 TURNS = ("cos", "sin", "polar", "cos_", "sin_")
 
 
 @check("the reference: the same logits?")
-def reference(p: Probe) -> Found:
+def reference(p: Probe) -> Outcome:
     """With default positions, and with positions that are given, where both models take them."""
     other = _reference(p)
     p.in_time()
     sizes = {"default": p.off(p.logits(p.x), _theirs(other, p.x))}
     if p.adapter.takes_positions and other.takes_positions:
         sizes["positions"] = p.off(p.logits(p.x, p.pos + 5), _theirs(other, p.x, p.pos + 5))
-    return Found(max(sizes.values()), details=sizes)
+    return Outcome(max(sizes.values()), details=sizes)
 
 
 @check("the reference at other positions", partner=True)
-def reference_at(p: Probe) -> Found:
+def reference_at(p: Probe) -> Outcome:
     """The change of positions at which the reference gives what the model gives."""
     other = _reference(p)
     out = p.logits(p.x)
@@ -49,11 +49,11 @@ def reference_at(p: Probe) -> Found:
         except (IndexError, RuntimeError, ValueError):
             continue
     best = min(sizes, key=lambda words: sizes[words], default="")
-    return Found(sizes.get(best), details={"change": best})
+    return Outcome(sizes.get(best), details={"change": best})
 
 
 @check("the angles that forward takes cosines of: those of the configuration?")
-def angles(p: Probe) -> Found:
+def angles(p: Probe) -> Outcome:
     """What turns by an angle from one token to the next is compared: the largest relative difference."""
     if not p.angles:
         raise Refused("the configuration names no angles")
@@ -61,20 +61,20 @@ def angles(p: Probe) -> Found:
         p.logits(p.x)
     if not turns.rates:
         raise Refused("takes no cosine of positions in forward: a table was made before, or nothing rotates")
-    worst, said = 0.0, {}
+    worst, details = 0.0, {}
     for wanted in p.angles:
-        rates = min(turns.rates, key=lambda found: _apart(found, wanted))
+        rates = min(turns.rates, key=lambda rates: _apart(rates, wanted))
         if (size := _apart(rates, wanted)) > worst:
-            said = {"found": rates, "wanted": list(wanted)}
+            details = {"rates": rates, "wanted": list(wanted)}
             worst = size
-    return Found(worst, details=said)
+    return Outcome(worst, details=details)
 
 
-def _apart(found: list[float], wanted: list[float]) -> float:
+def _apart(rates: list[float], wanted: list[float]) -> float:
     """The largest relative difference of two sets of angles; 1 or more where one has more of them."""
-    pairs = zip(found, sorted(wanted, reverse=True), strict=False)
+    pairs = zip(rates, sorted(wanted, reverse=True), strict=False)
     size = max((abs(a - b) / max(abs(b), 1e-12) for a, b in pairs), default=1.0)
-    return size if len(found) == len(wanted) else max(size, 1.0)
+    return size if len(rates) == len(wanted) else max(size, 1.0)
 
 
 class Turns(TorchFunctionMode):
@@ -106,13 +106,15 @@ class Turns(TorchFunctionMode):
         rates = sorted(rate.tolist(), reverse=True)
         if len(rates) % 2 == 0 and all(abs(a - b) < 1e-9 for a, b in zip(rates[::2], rates[1::2], strict=True)):
             rates = rates[::2]  # each pair of channels has its angle twice
-        if not any(len(rates) == len(known) and abs(rates[0] - known[0]) < 1e-9 and
-                   abs(rates[-1] - known[-1]) < 1e-12 for known in self.rates):  # fmt: skip
+        if not any(
+            len(rates) == len(known) and abs(rates[0] - known[0]) < 1e-9 and abs(rates[-1] - known[-1]) < 1e-12
+            for known in self.rates
+        ):
             self.rates.append(rates)
 
 
 def _theirs(other: Adapter, *given: Tensor) -> Tensor:
-    return found(ask(other.logits, *given))
+    return logits_of(ask(other.logits, *given))
 
 
 def _reference(p: Probe) -> Any:

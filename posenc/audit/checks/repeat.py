@@ -9,14 +9,14 @@ from typing import Any
 import torch
 
 from posenc.audit.adapters.protocol import Ended, Refused, watched
-from posenc.audit.checks import Found, check
+from posenc.audit.checks import Outcome, check
 from posenc.audit.probe import ENDS, Probe
 
 
 @check("the same text twice: the same logits?")
-def again(p: Probe) -> Found:
+def again(p: Probe) -> Outcome:
     first, second = p.logits(p.x), p.logits(p.x)
-    return Found(p.off(second, first), details={"finite": float(first.isfinite().double().mean())})
+    return Outcome(p.off(second, first), details={"finite": float(first.isfinite().double().mean())})
 
 
 @check("again, with the same random seed", partner=True)
@@ -56,7 +56,7 @@ def fresh(p: Probe) -> float:
 
 
 @check("tokens, positions and mask after a call: as they were before?")
-def inputs(p: Probe) -> Found:
+def inputs(p: Probe) -> Outcome:
     """The largest share of an input's entries that a call changes; by a cache, too, where there is one."""
     x, mask, positions = p.left()
     calls: list[Callable[[], Any]] = [lambda: p.logits(p.x)]
@@ -70,7 +70,7 @@ def inputs(p: Probe) -> Found:
         for call in calls:
             with contextlib.suppress(*ENDS, Refused, Ended):  # which tests of positions, padding and steps tell
                 call()
-    return Found(max(changed.values(), default=0.0), details={"changed": changed})
+    return Outcome(max(changed.values(), default=0.0), details={"changed": changed})
 
 
 def _beside(p: Probe, row: int) -> float:

@@ -6,12 +6,12 @@ import torch
 from torch import Tensor, nn
 
 from posenc.audit.adapters.protocol import Refused
-from posenc.audit.checks import Found, check
+from posenc.audit.checks import Outcome, check
 from posenc.audit.probe import Probe
 
 
 @check("a later token changes: earlier logits stay?")
-def future(p: Probe) -> Found:
+def future(p: Probe) -> Outcome:
     """Tokens change at several places: a change near the end alone has missed a model that sees ahead."""
     worst, ahead = 0.0, []
     for at in _places(p.n):
@@ -22,7 +22,7 @@ def future(p: Probe) -> Found:
         worst = size if size != size else max(worst, size)
         moved = per_place(out, p.full)[:at] > p.tolerance
         ahead.append((at, int(moved.sum()), at - int(moved.nonzero()[0]) if moved.any() else 0))
-    return Found(worst, details={"ahead": ahead})
+    return Outcome(worst, details={"ahead": ahead})
 
 
 @check("the text is cut off: the rest stays?")
@@ -43,17 +43,17 @@ def order(p: Probe) -> float:
 
 
 @check("how far does the first token act?")
-def reach(p: Probe) -> Found:
+def reach(p: Probe) -> Outcome:
     x = p.text(p.room, seed=9)
     changed = x.clone()
     changed[:, 0] = p.other(x)
     moved = per_place(p.logits(changed), p.logits(x)) > (1e-9 if p.full.dtype == torch.float64 else 1e-5)
     far = int(moved.nonzero().max()) if moved.any() else -1
-    return Found(None, details={"far": far, "room": p.room})
+    return Outcome(None, details={"far": far, "room": p.room})
 
 
 @check("does the loss of the last token reach the tokens before it?", more=True)
-def gradient(p: Probe) -> Found:
+def gradient(p: Probe) -> Outcome:
     """The smallest gradient of eight places before the last, where changing the token changes the last logits."""
     embedding = _embedding(p)
     kept: list[Tensor] = []
@@ -80,7 +80,7 @@ def gradient(p: Probe) -> Found:
         changed = p.x.clone()
         changed[:, at] = p.other(p.x)
         (lost if p.off(p.logits(changed)[:, -1], p.full[:, -1]) > p.tolerance else unseen).append(at)
-    return Found(float(len(lost)) if finite else float("nan"), details={"lost": lost, "unseen": unseen})
+    return Outcome(float(len(lost)) if finite else float("nan"), details={"lost": lost, "unseen": unseen})
 
 
 def per_place(out: Tensor, reference: Tensor) -> Tensor:

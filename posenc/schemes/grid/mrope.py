@@ -175,7 +175,11 @@ class MRoPE(GridRoPE):
 def _check_span(value: int | Sequence[int]) -> None:
     """A span is a number of tokens of text, or the three sizes of a box of tokens."""
     text = isinstance(value, int) and value >= 0
-    box = isinstance(value, tuple | list) and len(value) == 3 and all(isinstance(n, int) and n > 0 for n in value)
+    box = (
+        isinstance(value, tuple | list)
+        and len(value) == 3
+        and all(isinstance(n, int) and n > 0 for n in value)
+    )
     if not text and not box:
         raise ValueError(
             f"a span is {value!r}: use the number of tokens of a text, or the sizes (t, h, w) of an image or video "
@@ -193,7 +197,11 @@ def _check_sections(head_dim: int, sizes: Sequence[int], interleaved: bool) -> N
             f"sections are {tuple(sizes)}, but head_dim={head_dim} has {pairs} pairs to share out: "
             f"use sizes that add up to it, such as {even}"
         )
-    if interleaved and any(size and axes * (size - 1) + axis >= pairs for axis, size in enumerate(sizes) if axis):
+    if interleaved and any(
+        size and axes * (size - 1) + axis >= pairs
+        for axis, size in enumerate(sizes)
+        if axis
+    ):
         raise ValueError(
             f"sections are {tuple(sizes)}, but an interleaved axis other than the first gets every {axes}th of "
             f"{pairs} pairs at most: use smaller sizes after the first, such as {even}"

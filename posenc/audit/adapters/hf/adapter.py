@@ -53,8 +53,10 @@ class TransformersAdapter:
         model: a `PreTrainedModel` that returns logits.
     """
 
-    explained: ClassVar[dict[str, str]] = {ALL_KEYS: "It follows from which keys a layer selects: a change of the "
-                                           "selection has no gradient, and equal tokens tie."}  # fmt: skip
+    explained: ClassVar[dict[str, str]] = {
+        ALL_KEYS: "It follows from which keys a layer selects: a change of the "
+        "selection has no gradient, and equal tokens tie."
+    }
     """Variants under which a test that fails is no bug when it passes, and why."""
 
     def __init__(self, model: Any) -> None:
@@ -62,23 +64,23 @@ class TransformersAdapter:
         names = inspect.signature(model.forward).parameters
         anything = any(each.kind == each.VAR_KEYWORD for each in names.values())
         config = model.config.get_text_config(decoder=True)
-        kind = model.config.model_type
+        model_type = model.config.model_type
         self.names = set(names)
         self.says_use_cache = "use_cache" in names or anything
         # Where forward passes on **kwargs, a part of the model decides; a name that nobody knows is dropped silently.
         named = "position_ids" in names or (anything and _inside(model, "position_ids"))
-        self.takes_positions = named and kind not in NO_POSITIONS
-        self.takes_mask = "attention_mask" in names and kind not in IGNORES_MASK
+        self.takes_positions = named and model_type not in NO_POSITIONS
+        self.takes_mask = "attention_mask" in names and model_type not in IGNORES_MASK
         self.vocabulary = _vocabulary(model, config)
-        self.causal = kind not in TWO_WAY and getattr(config, "causal", True) is not False
+        self.causal = model_type not in TWO_WAY and getattr(config, "causal", True) is not False
         kinds = " ".join(map(str, getattr(config, "layer_types", None) or ()))
         self.recurrent = bool(model._is_stateful) or any(word in kinds for word in RECURRENT)
         rotary = any("Rotary" in type(each).__name__ for each in model.modules())
-        self.packs = self.takes_positions and rotary and not self.recurrent and kind not in NO_PACKING
-        self.scales = SCALES.get(kind, "")
+        self.packs = self.takes_positions and rotary and not self.recurrent and model_type not in NO_PACKING
+        self.scales = SCALES.get(model_type, "")
         """How positions act besides by their distance."""
         self.scheme = "relative" if self.packs and not self.scales else None
-        self.cached_mask = kind not in MASK_WITHOUT_CACHE
+        self.cached_mask = model_type not in MASK_WITHOUT_CACHE
 
     def logits(self, tokens: Tensor, positions: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
         return self._call(tokens, positions, mask, use_cache=False).logits
@@ -143,52 +145,52 @@ class TransformersAdapter:
         if not hasattr(self.model, "generate"):
             raise Refused("has no generate")
         plain = beams == 1 and lookup == 0
-        how: dict[str, Any] = {"max_new_tokens": new if forced is None else forced.shape[1], "use_cache": use_cache}
+        options: dict[str, Any] = {"max_new_tokens": new if forced is None else forced.shape[1], "use_cache": use_cache}
         if forced is not None:
-            how["logits_processor"] = [_forcing(forced, tokens.shape[1])]
+            options["logits_processor"] = [_forcing(forced, tokens.shape[1])]
         if mask is not None and self.takes_mask:
             if use_cache and not self.cached_mask:
                 raise Refused(MASK_WITHOUT_CACHE[self.model.config.model_type])
-            how["attention_mask"] = mask
+            options["attention_mask"] = mask
         if static:
-            how |= {"cache_implementation": "static", "disable_compile": True}
+            options |= {"cache_implementation": "static", "disable_compile": True}
         if beams > 1:
-            how["num_beams"] = beams
+            options["num_beams"] = beams
         if lookup:
-            how["prompt_lookup_num_tokens"] = lookup
+            options["prompt_lookup_num_tokens"] = lookup
         if past is not None:
             if past.name != "past_key_values":
                 raise Refused(f"generate goes on from past_key_values only, and the state is {past.name}")
-            how[past.name] = past.cache
+            options[past.name] = past.cache
         with _plain_generation(self.model), quiet():
             try:
                 out = self.model.generate(
-                    tokens, do_sample=False, return_dict_in_generate=True, output_logits=plain, **how
-                )  # fmt: skip
+                    tokens, do_sample=False, return_dict_in_generate=True, output_logits=plain, **options
+                )
             except (ValueError, NotImplementedError, AssertionError, RuntimeError, AttributeError) as error:
                 raise _refused(error) from error
         return out.sequences, torch.stack(out.logits, 1) if plain else None
 
     def variants(self) -> dict[str, TransformersAdapter]:
         """The same weights with one thing changed, to see whether that heals a failing test."""
-        found = {}
+        changes_by_name = {}
         config = self.model.config.get_text_config(decoder=True)
         windows = {name: WIDE for name in WINDOWS if 0 < _whole(config, name) < WIDE}
         if windows:
-            found[f"a window of {WIDE}"] = windows
+            changes_by_name[f"a window of {WIDE}"] = windows
         experts = next((_whole(config, name) for name in EXPERTS if _whole(config, name)), 0)
         chosen = {name: experts for name in CHOSEN if 0 < _whole(config, name) < experts}
         if chosen:
-            found["all experts on"] = chosen
+            changes_by_name["all experts on"] = chosen
         selected = {name: WIDE for name in SELECTIONS if 0 < _whole(config, name) < WIDE}
         if selected:
-            found[ALL_KEYS] = selected
-        made = {}
-        for words, changes in found.items():
-            again = self._rebuilt(changes)
-            if again is not None:
-                made[words] = again
-        return made
+            changes_by_name[ALL_KEYS] = selected
+        adapters = {}
+        for words, changes in changes_by_name.items():
+            adapter = self._rebuilt(changes)
+            if adapter is not None:
+                adapters[words] = adapter
+        return adapters
 
     def _rebuilt(self, changes: dict[str, int]) -> TransformersAdapter | None:
         """The same class with these fields and the same weights; None where the class does not take them."""

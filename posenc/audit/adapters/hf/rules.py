@@ -141,4 +141,4 @@ def rule(name: str) -> Rule | None:
         >>> rule("mask_token_id").value is None
         True
     """
-    return next((found for pattern, found in _COMPILED if pattern.fullmatch(name)), None)
+    return next((row for pattern, row in _COMPILED if pattern.fullmatch(name)), None)

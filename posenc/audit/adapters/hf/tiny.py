@@ -126,20 +126,22 @@ def tiny(what: str | os.PathLike[str] | Mapping[str, Any] | Any, *, seed: int = 
         ('LlamaForCausalLM', True)
     """
     with quiet():
-        found = _found(what)
+        subject = _subject(what)
         failed = []
-        for shape in found.shapes:
+        for shape in subject.shapes:
             try:
-                model, count = _built(found, shape, seed)
+                model, count = _built(subject, shape, seed)
             except Exception as error:
                 failed.append(f"{type(error).__name__}: {_short(error)}")
                 continue
-            return Tiny(model, found.model_type, shape, count, (*found.notes, *version_note()), tuple(failed))
-    reason = NOT_ASKED.get(found.model_type)
-    told = f"posenc.audit builds no tiny {found.model_type}: {reason}" if reason else (
-        f"no tiny {found.model_type} could be built; the first of {len(failed)} shapes raised {failed[0]}"
-    )  # fmt: skip
-    raise CannotBuild(told)
+            return Tiny(model, subject.model_type, shape, count, (*subject.notes, *version_note()), tuple(failed))
+    reason = NOT_ASKED.get(subject.model_type)
+    message = (
+        f"posenc.audit builds no tiny {subject.model_type}: {reason}"
+        if reason
+        else (f"no tiny {subject.model_type} could be built; the first of {len(failed)} shapes raised {failed[0]}")
+    )
+    raise CannotBuild(message)
 
 
 def load(folder: str | os.PathLike[str], *, dtype: torch.dtype = torch.float32) -> Any:
@@ -170,7 +172,7 @@ def load(folder: str | os.PathLike[str], *, dtype: torch.dtype = torch.float32) 
     with quiet(), contextlib.redirect_stderr(io.StringIO()):  # a bar of progress
         from transformers import AutoModelForCausalLM
 
-        config = made(_class(data, str(folder)), data)
+        config = configuration(_class(data, str(folder)), data)
         try:
             loaded: Any = AutoModelForCausalLM.from_pretrained(
                 os.fspath(_folder(folder)), config=config, dtype=dtype, local_files_only=True, trust_remote_code=False,
@@ -217,13 +219,13 @@ def _indexed(folder: str | os.PathLike[str]) -> None:
         raise CannotBuild(f"{path} names {_several(missing) or 'no files'}, which {folder} lacks: download them, too")
 
 
-def _complete(folder: str | os.PathLike[str], told: Mapping[str, Any]) -> None:
+def _complete(folder: str | os.PathLike[str], report: Mapping[str, Any]) -> None:
     """Raises CannotBuild unless all weights of a model came from files: transformers draws what is missing."""
-    missing = sorted(told.get("missing_keys", ()))
-    other = sorted(map(str, told.get("mismatched_keys", ())))
+    missing = sorted(report.get("missing_keys", ()))
+    other = sorted(map(str, report.get("mismatched_keys", ())))
     if not missing and not other:
         return
-    strange = sorted(told.get("unexpected_keys", ()))
+    strange = sorted(report.get("unexpected_keys", ()))
     hint = f"; the files have {_several(strange)}, which the model has not" if strange else ""
     raise CannotBuild(
         f"the weights in {folder} lack {_several(missing or other)}{hint}: transformers would draw them at random, so "
@@ -365,24 +367,25 @@ def shrunk(fields: Mapping[str, Any], shape: Shape) -> dict[str, Any]:
 
 def _small(name: str, value: Any, layers: int) -> int | None:
     """What the rules make of one field; None where they leave it alone."""
-    found = rule(name)
-    if found is None or found.value is None or isinstance(value, bool):
+    row = rule(name)
+    if row is None or row.value is None or isinstance(value, bool):
         return None
     if value is None and (not OPEN.fullmatch(name) or name in ("sliding_window", "attention_chunk_size")):
         return None  # switched off, or computed from other fields
     if value is not None and not isinstance(value, int):
         return None
-    if found.value == LAYERS:
+    if row.value == LAYERS:
         return layers
-    if found.value == LAST:
+    if row.value == LAST:
         return layers - 1
-    return int(found.value)
+    return int(row.value)
 
 
 def _kinds(fields: Mapping[str, Any], shape: Shape) -> tuple[dict[str, list[Any]], int]:
     """Lists with an entry for each layer, cut to one layer of each kind, and how many layers that makes."""
-    count = next((fields[name] for name in fields if COUNT_OF_LAYERS.fullmatch(name)
-                  and isinstance(fields[name], int)), 0)  # fmt: skip
+    count = next(
+        (fields[name] for name in fields if COUNT_OF_LAYERS.fullmatch(name) and isinstance(fields[name], int)), 0
+    )
     lists = {
         name: value
         for name, value in fields.items()
@@ -394,11 +397,12 @@ def _kinds(fields: Mapping[str, Any], shape: Shape) -> tuple[dict[str, list[Any]
     seen: set[tuple[str, ...]] = set()
     for layer, entries in enumerate(zip(*lists.values(), strict=True)):
         # A base or an interval for each layer is a number, not a kind
-        kind = tuple(str(entry) for name, entry in zip(lists, entries, strict=True)
-                     if not re.search("theta|interval", name))  # fmt: skip
-        kind = kind or tuple(map(str, entries))
-        if kind not in seen and len(seen) < 4:
-            seen.add(kind)
+        entry_of_layer = tuple(
+            str(entry) for name, entry in zip(lists, entries, strict=True) if not re.search("theta|interval", name)
+        )
+        entry_of_layer = entry_of_layer or tuple(map(str, entries))
+        if entry_of_layer not in seen and len(seen) < 4:
+            seen.add(entry_of_layer)
             chosen.append(layer)
     while len(chosen) < shape.layers:
         chosen.append(min(chosen[-1] + 1, count - 1))
@@ -425,7 +429,7 @@ def _rotary(fields: Mapping[str, Any]) -> bool:
 
 
 @dataclass(frozen=True)
-class _Found:
+class _Subject:
     """A configuration and the class that it is of."""
 
     model_type: str
@@ -437,7 +441,7 @@ class _Found:
     notes: tuple[str, ...] = ()
 
 
-def _found(what: Any) -> _Found:
+def _subject(what: Any) -> _Subject:
     notes: tuple[str, ...] = ()
     if hasattr(what, "to_dict"):  # a configuration of transformers
         data = trusted(what.to_dict())
@@ -446,7 +450,7 @@ def _found(what: Any) -> _Found:
     elif isinstance(what, str) and what in _config_mapping():
         special = SPECIAL.get(what, Special(""))
         shapes = (replace(SHAPES[0], **special.switch),) if special.switch else SHAPES
-        return _Found(what, _config_mapping()[what], {}, shapes, special)
+        return _Subject(what, _config_mapping()[what], {}, shapes, special)
     elif isinstance(what, str) and not Path(what).exists() and re.fullmatch(r"[\w-]+", what):
         raise CannotBuild(_unknown(what))
     else:
@@ -460,7 +464,7 @@ def _found(what: Any) -> _Found:
     special = SPECIAL.get(cls.model_type, Special(""))
     shapes = (replace(SHAPES[0], **special.switch),) if special.switch else SHAPES
     kept = tuple(replace(shape, keep_heads=True) for shape in shapes[:2])
-    return _Found(cls.model_type, cls, data, kept + shapes, special, notes)
+    return _Subject(cls.model_type, cls, data, kept + shapes, special, notes)
 
 
 def _class(data: Mapping[str, Any], where: str) -> Any:
@@ -490,16 +494,16 @@ def _folder(what: str | os.PathLike[str]) -> Path:
     return Path(what) if Path(what).is_dir() else Path(what).parent
 
 
-def _built(found: _Found, shape: Shape, seed: int) -> tuple[nn.Module, int]:
+def _built(subject: _Subject, shape: Shape, seed: int) -> tuple[nn.Module, int]:
     """The model of one shape, if it is small enough and answers."""
     from transformers import AutoModelForCausalLM
 
-    whole = made(found.cls, found.data) if found.data else _default(found)
-    keywords = merged(found.data or found.special.default, shrunk(whole.to_dict(), shape))
-    keywords = merged(keywords, found.special.small)
-    config = made(found.cls, {name: value for name, value in keywords.items() if name not in UNTRUSTED})
+    whole = configuration(subject.cls, subject.data) if subject.data else _default(subject)
+    keywords = merged(subject.data or subject.special.default, shrunk(whole.to_dict(), shape))
+    keywords = merged(keywords, subject.special.small)
+    config = configuration(subject.cls, {name: value for name, value in keywords.items() if name not in UNTRUSTED})
     if type(config) not in AutoModelForCausalLM._model_mapping:
-        raise CannotBuild(f"{found.model_type} is no causal language model")
+        raise CannotBuild(f"{subject.model_type} is no causal language model")
     with torch.device("meta"):
         count = sum(parameter.numel() for parameter in AutoModelForCausalLM.from_config(config).parameters())
     if count > LARGEST:
@@ -528,14 +532,14 @@ def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     return out
 
 
-def _default(found: _Found) -> Any:
+def _default(subject: _Subject) -> Any:
     try:
-        return found.cls(**found.special.default)
+        return subject.cls(**subject.special.default)
     except Exception as error:
-        raise CannotBuild(f"the configuration of {found.model_type} has no default: {_short(error)}") from error
+        raise CannotBuild(f"the configuration of {subject.model_type} has no default: {_short(error)}") from error
 
 
-def made(cls: Any, keywords: Mapping[str, Any]) -> Any:
+def configuration(cls: Any, keywords: Mapping[str, Any]) -> Any:
     """A configuration; fields that a class computes and does not take are left out when it says so."""
     left = {name: value for name, value in keywords.items() if name not in ("model_type", "transformers_version")}
     for _ in range(12):

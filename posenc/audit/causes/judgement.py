@@ -13,7 +13,7 @@ PASS, FAILS, PROPERTY, NONE = Verdict.PASS, Verdict.FAILS, Verdict.PROPERTY, Ver
 FOLLOWS = "It follows from"  # how the cause of a failure begins that a simpler test explains
 
 
-class Said(NamedTuple):
+class Judgement(NamedTuple):
     """A verdict, what it means, and where to look."""
 
     verdict: Verdict
@@ -23,7 +23,7 @@ class Said(NamedTuple):
     """The size that decided, where it is not the test's own."""
 
 
-Judge = Callable[[Measurement, Measures], Said]
+Judge = Callable[[Measurement, Measures], Judgement]
 JUDGES: dict[str, Judge] = {}
 """What decides a test's verdict where its number alone does not."""
 
@@ -38,12 +38,12 @@ def judges(*names: str) -> Callable[[Judge], Judge]:
     return register
 
 
-def follows(name: str, m: Measures) -> Said:
+def follows(name: str, m: Measures) -> Judgement:
     """The verdict of a test that fails as a simpler one does."""
-    said = JUDGES[name](m[name], m)
-    if said.verdict != FAILS or said.cause.startswith(FOLLOWS):
-        return Said(said.verdict, said.cause)
-    return Said(FAILS, f"{FOLLOWS} `{name}`.")
+    judgement = JUDGES[name](m[name], m)
+    if judgement.verdict != FAILS or judgement.cause.startswith(FOLLOWS):
+        return Judgement(judgement.verdict, judgement.cause)
+    return Judgement(FAILS, f"{FOLLOWS} `{name}`.")
 
 
 def number(off: float | None) -> str:
