@@ -73,7 +73,7 @@ def test_an_encoder_sees_all_and_no_other_test_fails_for_it() -> None:
     report = audit(Encoder())
     assert not report.failures, str(report)
     assert report["future"].verdict == report["prefix"].verdict == "property"
-    assert "no causal mask" in report["future"].cause
+    assert "need a causal mask" in report["future"].cause
     assert report["right_pad"].verdict == report["left_pad_ids"].verdict == "pass"
 
 
@@ -165,7 +165,7 @@ def test_what_a_model_says_of_itself_is_believed() -> None:
 
 def test_a_window_is_told_by_its_reach() -> None:
     window = Transformer(99, layers=2, model_dim=32, encoding="rope", window=5)
-    assert "acts on the next 8 of 119" in one(window, "reach").cause  # two layers of four tokens each
+    assert "logits of the next 8 of 119" in one(window, "reach").cause  # two layers of four tokens each
 
 
 # ---- what the model may be -------------------------------------------------------------------------------------------
@@ -209,7 +209,7 @@ def test_a_mask_of_another_kind_is_no_mask_of_real_tokens() -> None:
 
     found = one(square, "left_pad")
     assert found.verdict == "does not apply"
-    assert "no mask of real tokens" in found.cause
+    assert "not a mask of real tokens" in found.cause
 
 
 def test_a_cache_that_is_an_argument_of_forward_is_used() -> None:

@@ -16,7 +16,7 @@ ROWS = (
     Finding("shift", "moved?", Verdict.PROPERTY, 2.51, "Absolute: <so it is> & stays."),
     Finding("step", "cached?", Verdict.FAILS, 0.634, "The first token is wrong (step_ids).", "the cached path"),
     Finding("rows", "padded?", Verdict.ERROR, None, "The model raised: IndexError: index 9 is out of bounds"),
-    Finding("crop", "taken back?", Verdict.NOT_APPLICABLE, None, "Has no crop of its cache."),
+    Finding("crop", "taken back?", Verdict.NOT_APPLICABLE, None, "Cannot crop its cache."),
     Finding("static", "static?", Verdict.NOT_APPLICABLE, None, "Has no generate."),
     Finding("beams", "beams?", Verdict.NOT_APPLICABLE, None, "Has no generate."),
     Finding("left_pad", "nan?", Verdict.FAILS, float("nan"), "Logits are not finite in this call."),
@@ -51,7 +51,7 @@ def test_require_raises_with_what_fails_and_where_to_look() -> None:
 
 
 def test_what_is_required_must_apply() -> None:
-    with pytest.raises(AssertionError, match=r"crop does not apply: Has no crop of its cache\."):
+    with pytest.raises(AssertionError, match=r"crop does not apply: Cannot crop its cache\."):
         REPORT.require("crop")
 
 
@@ -91,7 +91,7 @@ def test_json_holds_everything_and_is_valid(tmp_path: Path) -> None:
     assert whole["findings"][3]["off"] == 0.634 and whole["findings"][8]["off"] == "nan"
     assert whole["findings"][5] == {
         "name": "crop", "question": "taken back?", "verdict": "does not apply", "passed": True, "off": None,
-        "cause": "Has no crop of its cache.", "look": "",
+        "cause": "Cannot crop its cache.", "look": "",
     }  # fmt: skip
 
 

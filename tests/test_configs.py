@@ -264,7 +264,7 @@ def test_models_whose_layers_differ_say_which_kinds_there_are(name: str, kinds: 
         (
             {"model_type": "cohere2", "sliding_window": 4096},
             {},
-            r"24 'sliding_attention'; 8 'full_attention', of which none rotate\): pass layer_type='sliding_attention' or",
+            r"8 'full_attention', of which none rotate\): pass layer_type='sliding_attention' or",
         ),
         ({"model_type": "cohere2", "sliding_window": 9}, {"layer_type": "full_attention"}, r"do not rotate: use NoPE"),
         ({}, {"layer": 32}, r"layer is 32, but the configuration has layers 0 to 31"),

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from posenc.lab.__main__ import main
 from posenc.lab.baselines import DISCOUNT, Counts, baselines, counted, keep, read_baselines
-from posenc.lab.config import PRESETS
+from posenc.lab.budgets import PRESETS
 from posenc.lab.corpus import Corpus
 
 

@@ -8,10 +8,12 @@ import torch
 
 from posenc import ALiBi, DistanceAware, NoPE, RoPE, attention_scores
 from posenc.lab import config, results, tasks
-from posenc.lab.config import EXPERIMENTS, PRESETS, VARIANTS, Run, runs
+from posenc.lab.budgets import PRESETS
+from posenc.lab.config import EXPERIMENTS, Run, runs
 from posenc.lab.controls import Added, Forgetting, Unrectified, partial
 from posenc.lab.corpus import Corpus
 from posenc.lab.sweeps import train_and_measure
+from posenc.lab.variants import VARIANTS
 from posenc.schemes.distance_aware import distance_weight
 from posenc.schemes.t5 import T5Bias
 

@@ -10,7 +10,8 @@ import torch
 
 from posenc import Transformer
 from posenc.lab import design, results
-from posenc.lab.config import PRESETS, Run
+from posenc.lab.budgets import PRESETS
+from posenc.lab.config import Run
 from posenc.lab.corpus import Corpus
 from posenc.lab.design import DESIGN, DESIGNS, start, unlike
 from posenc.lab.results import FOLDER, foreign, load, read

@@ -23,6 +23,7 @@ from posenc.lab import (
     PRESETS,
     VARIANTS,
     Corpus,
+    Preset,
     Run,
     config,
     results,
@@ -148,8 +149,8 @@ def test_the_held_out_loss_is_that_of_held_out_text(corpus, tmp_path, monkeypatc
 def longer(monkeypatch: pytest.MonkeyPatch, **changes: float) -> None:
     """Another budget for the preset that tests use."""
     of = PRESETS["smoke"]
-    budgets = {task: dataclasses.replace(budget, **changes) for task, budget in of.tasks.items()}
-    monkeypatch.setitem(config.PRESETS, "smoke", config.Preset(dataclasses.replace(of.text, **changes), budgets))
+    tasks = {task: dataclasses.replace(budget, **changes) for task, budget in of.tasks.items()}
+    monkeypatch.setitem(PRESETS, "smoke", Preset(dataclasses.replace(of.text, **changes), tasks))
 
 
 @pytest.mark.parametrize("variant", ["transformer_xl_memory", "masked_rope", "copy_t5", "shaw_values", "relu"])

@@ -228,9 +228,14 @@ class Worker:
     def _start(self) -> subprocess.Popen[str]:
         surroundings = {**os.environ, "HF_HUB_OFFLINE": "1", "TRANSFORMERS_VERBOSITY": "critical"}
         return subprocess.Popen(
-            [sys.executable, "-W", "ignore", "-m", "posenc_evidence.census", "--child"], text=True, encoding="utf-8",
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=surroundings,
-        )  # fmt: skip
+            [sys.executable, "-W", "ignore", "-m", "posenc_evidence.census", "--child"],
+            text=True,
+            encoding="utf-8",
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=surroundings,
+        )
 
 
 def kept(part: Path) -> dict[str, dict[str, Any]]:

@@ -463,10 +463,10 @@ def repair(what: Repair | None) -> Iterator[None]:
     """Changes one line of a method of transformers for as long as the block lasts.
 
     Args:
-        what: the line, which has to occur once in the method.
+        what: The line, which has to occur once in the method.
 
     Raises:
-        ValueError: if it does not, as in another version of transformers.
+        ValueError: If it does not, as in another version of transformers.
     """
     if what is None:
         raise ValueError("there is no repair of one line for this finding")

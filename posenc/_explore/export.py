@@ -87,17 +87,21 @@ def _export(explorer: Explorer, choices: list[dict[str, Any]]) -> list[bytes]:
     try:
         with _quiet(), one_table(), torch.no_grad():
             program = torch.onnx.export(
-                bound, tuple(_typical(c, values[c.name]) for c in sliders), dynamo=True, optimize=False, verbose=False,
-                input_names=[c.name for c in sliders], dynamic_shapes=(shapes,) if sliders else None,
-            )  # fmt: skip
+                bound,
+                tuple(_typical(c, values[c.name]) for c in sliders),
+                dynamo=True,
+                optimize=False,
+                verbose=False,
+                input_names=[c.name for c in sliders],
+                dynamic_shapes=(shapes,) if sliders else None,
+            )
             assert program is not None
             model, left = program.model, iter(program.model.graph.outputs)
             return [_part(model, list(itertools.islice(left, len(explorer.run(fixed))))) for fixed in choices]
     except Exception as error:
         raise ExportError(
-            f"{_where(explorer, choices[0])} cannot be exported: {_reason(error)}\n"
-            "Keep to torch operations on the sliders' values, without branches on them; offer a list of choices "
-            "where the function has to branch."
+            f"{_where(explorer, choices[0])} cannot be exported: {_reason(error)}\nKeep to torch operations on the "
+            "sliders' values, without branches on them; offer a list of choices where the function has to branch."
         ) from error
 
 

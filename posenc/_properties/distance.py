@@ -165,9 +165,16 @@ def unlimited(p: Probe) -> Measurement:
     shown = scores[0].topk(3).indices.tolist() if scores else []  # a score below 0 may be cut off
     curves = {f"token {n + 1}": torch.stack([score[c] for score in scores]) for n, c in enumerate(shown)}
     draw = picture_of(
-        overlay, curves, ends, x="position of the query", y="score", log_x=True, alike=False, end=p.last_position,
+        overlay,
+        curves,
+        ends,
+        x="position of the query",
+        y="score",
+        log_x=True,
+        alike=False,
+        end=p.last_position,
         what="One head's score of the key just before the query, as far as it runs",
-    )  # fmt: skip
+    )
     furthest = as_power(FURTHEST)
     finding = f"position {furthest} runs; whether it is any good beyond the lengths of training, only training shows"
     if p.last_position < FURTHEST:

@@ -37,9 +37,17 @@ def square(
 
 
 def overlay(
-    curves: dict[str, Tensor], at: Tensor, *, alt: str, x: str, y: str,
-    log_x: bool = False, log_y: bool = False, alike: bool = True, end: int = FURTHEST,
-) -> Picture:  # fmt: skip
+    curves: dict[str, Tensor],
+    at: Tensor,
+    *,
+    alt: str,
+    x: str,
+    y: str,
+    log_x: bool = False,
+    log_y: bool = False,
+    alike: bool = True,
+    end: int = FURTHEST,
+) -> Picture:
     """Overlaid curves. With alike=True earlier curves are wider, so that they stay visible under later ones."""
     from matplotlib import rc_context
     from matplotlib.ticker import MaxNLocator
@@ -54,9 +62,15 @@ def overlay(
         for index, (label, curve) in enumerate(curves.items()):
             width = 1.6 + broader * (len(curves) - 1 - index)
             ax.plot(
-                at.tolist(), curve.tolist(), color=plot.CYCLE[index], label=label, linewidth=width,
-                solid_capstyle="round", marker="o" if few else None, markersize=width + 2,
-            )  # fmt: skip
+                at.tolist(),
+                curve.tolist(),
+                color=plot.CYCLE[index],
+                label=label,
+                linewidth=width,
+                solid_capstyle="round",
+                marker="o" if few else None,
+                markersize=width + 2,
+            )
         ax.set(xlabel=x, ylabel=y)
         if log_x:
             ax.set_xscale("log")

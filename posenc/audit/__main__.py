@@ -52,7 +52,11 @@ def main(arguments: list[str] | None = None) -> int:
     args = parser().parse_args(arguments)
     try:
         if args.list:
-            print("\n".join(f"{c.name:17} {c.question}{' (more)' * c.more}" for c in CHECKS.values() if not c.partner))
+            print(
+                "\n".join(
+                    f"{c.name:17} {c.question}{' (more)' if c.more else ''}" for c in CHECKS.values() if not c.partner
+                )
+            )
             return PASSED
         if args.what is None:
             raise Cannot("say what to audit: a folder with a config.json, or MODULE:OBJECT")
@@ -86,7 +90,9 @@ def parser() -> argparse.ArgumentParser:
     command.add_argument("--only", metavar="TESTS", help="names of tests, with commas between them")
     command.add_argument("--more", action="store_true", help="tests that take longer or are rarely needed, too")
     command.add_argument("--weights", action="store_true", help="keep the weights as they are; draw none")
-    command.add_argument("--json", metavar="FILE", help="write all findings as JSON; - is the terminal, without the table")
+    command.add_argument(
+        "--json", metavar="FILE", help="write all findings as JSON; - is the terminal, without the table"
+    )
     command.add_argument("--html", metavar="FILE", help="write a page that needs nothing else, for a bug report")
     command.add_argument("--config", action="store_true", help="only read the folder's config.json, and build nothing")
     command.add_argument("--knobs", action="store_true", help="look for fields of the config.json that are never read")
@@ -140,7 +146,7 @@ def imported(what: str) -> Any:
     """The object of MODULE:OBJECT, called if it is a class or a function that needs no arguments.
 
     Raises:
-        Cannot: if there is none, or it raises.
+        Cannot: If there is none, or it raises.
     """
     module_name, colon, name = what.partition(":")
     if not colon or not module_name or not name:

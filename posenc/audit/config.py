@@ -78,6 +78,6 @@ def _rows(name: str, reading: Reading, length: int | None) -> Iterator[list[Any]
         new = rotation.new_planes(far) if far else None
         where = f"{count} {name_of_rotation.removesuffix('_attention')}".strip()
         yield [
-            name, where, "rope", rotation.base, rotation.rope_type, rotation.trained, rotation.context, rotation.planes, rotation.never_turned,
-            None if new is None else len(new), rotation.bound, *end,
+            name, where, "rope", rotation.base, rotation.rope_type, rotation.trained, rotation.context, rotation.planes,
+            rotation.never_turned, None if new is None else len(new), rotation.bound, *end,
         ]  # fmt: skip

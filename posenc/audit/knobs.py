@@ -62,10 +62,10 @@ def knobs(what: Any) -> list[Knob]:
     """What becomes of each field that speaks of positions.
 
     Args:
-        what: as for `tiny`: a model type, a folder with a `config.json`, a dict or a configuration.
+        what: As for `tiny`: a model type, a folder with a `config.json`, a dict or a configuration.
 
     Raises:
-        CannotBuild: if there is no tiny model of it.
+        CannotBuild: If there is no tiny model of it.
 
     Example:
         >>> [knob.field for knob in knobs("dbrx") if knob.verdict == "never read"]

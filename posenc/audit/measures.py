@@ -38,9 +38,9 @@ class Measures:
     """Measurements by name, each taken once.
 
     Args:
-        probe: the model and its text.
+        probe: The model and its text.
         expects: "relative", "absolute" or "none", where somebody says what positions should do.
-        reach: how far a token may act, where somebody says that all layers have a window.
+        reach: How far a token may act, where somebody says that all layers have a window.
     """
 
     def __init__(self, probe: Probe, *, expects: str | None = None, reach: int | None = None) -> None:

@@ -1,4 +1,4 @@
-"""What all tests share: texts, the logits to compare with, the unit in which changes are told, the limit of time."""
+"""What all tests share: texts, the logits to compare with, the unit of changes, the limit of time."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ class Probe:
     """A model and the text that it is asked about.
 
     Args:
-        adapter: the model.
-        tokens: length of the text (24).
-        seed: of the texts (0).
-        tolerance: changes below it, over the root mean square of the reference, are rounding (1e-3).
-        seconds: how long one test may take (8.0); looked at between calls of the model.
+        adapter: The model.
+        tokens: Length of the text. Default: 24.
+        seed: Seed of the texts. Default: 0.
+        tolerance: Changes below it, over the root mean square of the reference, are rounding. Default: 1e-3.
+        seconds: How long one test may take, as measured between calls of the model. Default: 8.0.
     """
 
     def __init__(
@@ -82,11 +82,15 @@ class Probe:
         return out
 
     def run(
-        self, sizes: Sequence[int], positions: Tensor | None = None, mask: Tensor | None = None,
-        tokens: Tensor | None = None, state: Any = None,
-    ) -> tuple[Tensor, Any]:  # fmt: skip
+        self,
+        sizes: Sequence[int],
+        positions: Tensor | None = None,
+        mask: Tensor | None = None,
+        tokens: Tensor | None = None,
+        state: Any = None,
+    ) -> tuple[Tensor, Any]:
         """Logits of a text that goes through the cache in parts of these sizes, and the last state."""
-        step = self.able("step", "has no cache that can be given by hand")
+        step = self.able("step", "takes no cache as an argument")
         tokens = self.x if tokens is None else tokens
         outs, done = [], 0
         for size in sizes:
@@ -134,7 +138,7 @@ class Probe:
     def other(self, tokens: Tensor) -> int:
         """A token that is not in the text, or is at least not its first one; raises Refused where there is one only."""
         if self.adapter.vocabulary < 2:
-            raise Refused("the vocabulary has one token, and this takes two")
+            raise Refused("the vocabulary has one token, and this test needs two")
         there = set(tokens.flatten().tolist())
         free = [t for t in range(self.adapter.vocabulary - 1, -1, -1) if t not in there]
         return free[0] if free else (int(tokens[0, 0]) + 1) % self.adapter.vocabulary
@@ -196,7 +200,7 @@ def off(out: Tensor, reference: Tensor) -> float:
 
 
 def _wrong(tokens: Tensor, out: Tensor) -> str:
-    message = f"tokens are {tuple(tokens.shape)}, and logits {tuple(out.shape)}: return (B, L, V), a row for each token"
+    message = f"tokens are {tuple(tokens.shape)}, but logits {tuple(out.shape)}: return (B, L, V), a row for each token"
     if out.shape[1] == 1:
-        message += "; a model that returns the last row only, unless it has targets, needs a function around it"
+        message += "; where a model returns only the last row unless it gets targets, pass a function that gives them"
     return message

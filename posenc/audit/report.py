@@ -62,11 +62,11 @@ class Report:
         A test that is named and does not apply is not passed: nothing was tried.
 
         Args:
-            names: of tests. Without any, all have to pass that apply, and one has to apply.
+            names: Of tests. Without any, all have to pass that apply, and one has to apply.
 
         Raises:
-            AssertionError: with what fails, what it means, and where to look.
-            KeyError: if the report has no test of a name.
+            AssertionError: With what fails, what it means, and where to look.
+            KeyError: If the report has no test of a name.
         """
         wanted = [self[name] for name in names] or list(self.findings)
         missing = [f for f in wanted if (names or not self.tried) and f.verdict == Verdict.NOT_APPLICABLE]
@@ -91,7 +91,7 @@ class Report:
         if not reasons:
             return []
         told = "; ".join(f"{', '.join(names)} ({why[:1].lower()}{why[1:]})" for why, names in reasons.items())
-        return [f"Do not apply: {told}."]
+        return [f"Not applicable: {told}."]
 
     @property
     def summary(self) -> str:
@@ -179,7 +179,7 @@ class Report:
         """The table for a terminal.
 
         Args:
-            width: the greatest number of characters in a line (118).
+            width: The greatest number of characters in a line. Default: 118.
         """
         lines = self.table().text(width).split("\n")
         return "\n".join(

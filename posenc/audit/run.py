@@ -37,35 +37,44 @@ LARGE = 100_000_000  # parameters from which on a copy with new weights is made 
 
 
 def audit(
-    model: Any, *, only: Iterable[str] | None = None, more: bool = False, reference: Any = None, tokens: int = 24,
-    seed: int = 0, tolerance: float = 1e-3, randomise: bool | str = "auto", seconds: float = 8.0,
-    progress: Callable[[str, int, int], None] | None = None, configuration: Any = None,
-) -> Report:  # fmt: skip
+    model: Any,
+    *,
+    only: Iterable[str] | None = None,
+    more: bool = False,
+    reference: Any = None,
+    tokens: int = 24,
+    seed: int = 0,
+    tolerance: float = 1e-3,
+    randomise: bool | str = "auto",
+    seconds: float = 8.0,
+    progress: Callable[[str, int, int], None] | None = None,
+    configuration: Any = None,
+) -> Report:
     """Asks a model the questions that find positional bugs.
 
     The model itself stays as it is: a copy gets new weights, at which positions matter, and float64 where that runs.
     Audits in several threads wait for one another, since output, warnings and the random seed are the process's.
 
     Args:
-        model: as for `adapt`: a module, a model of transformers, a function of tokens, or an `Adapter`.
-        only: names of tests; all unless given. If the model's answers cannot be compared, `again` is there as well.
-        more: whether to run those that take longer or are rarely needed, too (False).
+        model: As for `adapt`: a module, a model of transformers, a function of tokens, or an `Adapter`.
+        only: Names of tests. Default: all. If the model's answers cannot be compared, `again` is reported as well.
+        more: Whether to run tests that take longer or are rarely needed, too. Default: False.
         reference: a model or function that should give the same logits, and gets the same weights if it has parameters
             of the same names; or the angles by which pairs of channels should turn from one position to the next.
-        tokens: length of the text, 8 or more; shorter where the model raises (24).
-        seed: of texts and weights (0).
-        tolerance: changes below it, over the root mean square of the logits, are rounding (1e-3).
+        tokens: Length of the text, 8 or more. It is shorter where the model raises an error. Default: 24.
+        seed: Seed of texts and weights. Default: 0.
+        tolerance: Changes below it, over the root mean square of the logits, are rounding. Default: 1e-3.
         randomise: True draws new weights, False keeps the model's own, and "auto" draws unless there are more than
             100 million parameters.
-        seconds: how long one test may take (8.0).
-        progress: called before each test with its name, its number from 0, and how many there are.
-        configuration: what the model should be: a dict, a path or a `Reading`, as `read_config` takes and returns them.
+        seconds: How long one test may take. Default: 8.0.
+        progress: Called before each test with its name, its number from 0, and how many there are.
+        configuration: What the model should be: a dict, a path or a `Reading`, as `read_config` takes and returns them.
 
     Returns:
         The report.
 
     Raises:
-        ValueError: if the model cannot be called, returns no logits, or there is no test of a name.
+        ValueError: If the model cannot be called, returns no logits, or there is no test of a name.
 
     Example:
         >>> from posenc import Transformer
@@ -84,16 +93,20 @@ def audit(
             with endings() as ended:
                 report = _report(model, names, should, randomise, progress, options)
             if ended and report.passed:
-                raise Unfit(f"{ended[0]} in one of its calls, so that this audit says nothing")
+                raise Unfit(f"{ended[0]} in one of its calls, so this audit shows nothing")
             return report
         except SystemExit as error:  # in code of the model that no test asked for, such as how it is copied
-            raise Unfit(f"the model ends the program ({error_line(error)}): take that out of what it runs") from error
+            raise Unfit(f"the model ends the program ({error_line(error)}): remove that call") from error
 
 
 def _report(
-    model: Any, names: list[str], should: Expected, randomise: bool | str,
-    progress: Callable[[str, int, int], None] | None, options: dict[str, Any],
-) -> Report:  # fmt: skip
+    model: Any,
+    names: list[str],
+    should: Expected,
+    randomise: bool | str,
+    progress: Callable[[str, int, int], None] | None,
+    options: dict[str, Any],
+) -> Report:
     """The report of tests by name."""
     begun = time.monotonic()
     notes: list[str] = []
@@ -196,8 +209,8 @@ class Source:
     """What gives adapters of a model: each of a new copy, or of the model itself where it cannot be copied.
 
     Args:
-        model: as for `audit`.
-        seed: of new weights; the model's own are kept where it is None (None).
+        model: As for `audit`.
+        seed: Seed of new weights. Default: None, which keeps the model's own.
     """
 
     def __init__(self, model: Any, seed: int | None = None) -> None:
@@ -245,16 +258,16 @@ class Source:
     def notes(self) -> list[str]:
         """What a reader of the report has to know of it."""
         if self.module is None:
-            return ["A function: its weights are as they are, in their own precision."]
+            return ["The model is a function, so its weights and their precision stay as they are."]
         if self.why:
-            return [f"The model cannot be copied ({self.why}): it is audited as it is."]
+            return [f"The model cannot be copied ({self.why}), so it is audited as it is."]
         notes = []
         if self.module.training and any(isinstance(m, nn.Dropout) and m.p for m in self.module.modules()):
             notes.append("The model was in training mode, with dropout; the audit used a copy in eval mode.")
         if self.size and not self.drawn:
             notes.append(
-                "Weights are the model's own: with nearly uniform attention, as after initialisation, bugs stay "
-                "hidden; see `order`."
+                "Weights are the model's own. Nearly uniform attention, as after initialisation, hides bugs; see "
+                "`order`."
             )
         return notes
 
@@ -275,7 +288,7 @@ def _probe(source: Source, notes: list[str], **options: Any) -> Probe:
             probe = _fitting(adapter, remarks, **options)
             if bool(probe.full.isfinite().all()) or dtype != torch.float64:
                 if dtype == torch.float32:
-                    remarks.append("In float32, since float64 does not run or is not finite.")
+                    remarks.append("In float32, since float64 does not run or gives logits that are not finite.")
                 notes += remarks
                 return probe
             del probe
@@ -356,7 +369,7 @@ def _fitting(adapter: Adapter, notes: list[str], *, tokens: int, **options: Any)
             problem = problem or error
             continue
         if n < tokens:
-            notes.append(f"{tokens} tokens raise, so the text has {n}.")
+            notes.append(f"A text of {tokens} tokens raises an error, so this one has {n}.")
         return probe
     assert problem is not None
     raise problem

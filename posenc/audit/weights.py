@@ -21,8 +21,8 @@ def randomise(model: nn.Module, seed: int = 0) -> nn.Module:
     not zero, such as the scales of norms. If nothing needs a gradient, all but tables of sines is drawn.
 
     Args:
-        model: the module.
-        seed: of the random numbers (0).
+        model: The module.
+        seed: Seed of the random numbers. Default: 0.
 
     Returns:
         The same module.

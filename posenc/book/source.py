@@ -106,9 +106,13 @@ class _Edits(ast.NodeVisitor):
         if any(len(line) > self.width for line in lines):
             joined = " ".join(line.strip() for line in lines)
             lines = textwrap.wrap(
-                joined, self.width, initial_indent=indent, subsequent_indent=indent,
-                break_long_words=False, break_on_hyphens=False,
-            )  # fmt: skip
+                joined,
+                self.width,
+                initial_indent=indent,
+                subsequent_indent=indent,
+                break_long_words=False,
+                break_on_hyphens=False,
+            )
         if len(lines) > 1 and len(quotes[1]) < 3:
             return  # a string with single quotes cannot go over several lines
         self.new |= {number: [] for number in range(first, last + 1)}

@@ -65,8 +65,8 @@ def _beside(fields: Fields) -> Iterator[Remark]:
     if new and old and fields.model_type not in tables.SCALED_LAYERS:
         yield Remark(
             "both-forms",
-            "rope_scaling stands beside rope_parameters and is read in their place: write its fields into "
-            "rope_parameters, or leave it out if they are meant.",
+            "rope_scaling is read and rope_parameters beside it is not: move the fields of rope_scaling there, or "
+            "leave it out.",
             merged(
                 patch(fields.where("rope_scaling"), None), patch(fields.where("rope_parameters"), _instead(new, old))
             ),
@@ -77,9 +77,8 @@ def _beside(fields: Fields) -> Iterator[Remark]:
     if theta is not None and beside is not None and theta != beside:
         yield Remark(
             "two-bases",
-            f"{name} is {beside:g} beside the rope parameters and {theta:g} in them, and the latter counts: write one "
-            "of "
-            f"them.",
+            f"{name} is {beside:g} beside the rope parameters and {theta:g} in them, and the latter is used: write "
+            "one of them.",
             patch(fields.where(name), None),
             merged(patch(place(fields, "", "rope_theta"), beside), patch(fields.where(name), None)),
         )
@@ -89,9 +88,8 @@ def _beside(fields: Fields) -> Iterator[Remark]:
     if inside is not None and outside is not None and inside != outside:
         yield Remark(
             "two-originals",
-            f"{ORIGINAL} is {outside} beside the rope parameters and {inside} in them, and the former counts: write "
-            "one "
-            f"of them.",
+            f"{ORIGINAL} is {outside} beside the rope parameters and {inside} in them, and the former is used: write "
+            "one of them.",
             patch(place(fields, "", ORIGINAL), None),
             patch(fields.where(ORIGINAL), None),
         )
@@ -114,8 +112,8 @@ def _parts(fields: Fields, inner: Mapping[str, Any]) -> Iterator[Remark]:
             yield Remark(
                 "latent-part",
                 f"partial_rotary_factor is {part:g}, but qk_rope_head_dim, "
-                f"{fields.whole('qk_rope_head_dim', least=0)}, "
-                f"already is the part that rotates: leave partial_rotary_factor out, so that nobody multiplies by it.",
+                f"{fields.whole('qk_rope_head_dim', least=0)}, already is the part that rotates: leave "
+                "partial_rotary_factor out, so that nobody multiplies by it.",
                 patch(at, None),
             )
     elif part is not None and dims is not None:
@@ -163,7 +161,7 @@ def _set(fields: Fields, set_name: str, parameters: Mapping[str, Any]) -> Iterat
     if old is not None and new is not None and old != new:
         yield Remark(
             "two-types",
-            f"type is {shown(old)} beside rope_type {shown(new)}{of}, and rope_type counts: leave type out.",
+            f"type is {shown(old)} beside rope_type {shown(new)}{of}, and rope_type is used: leave type out.",
             patch(place(fields, set_name, "type"), None),
         )
     allowed = ANYWHERE | set(NEEDED[name]) | ALLOWED[name]
@@ -194,7 +192,7 @@ def _set(fields: Fields, set_name: str, parameters: Mapping[str, Any]) -> Iterat
     if inside is not None and (not inside or own(fields).get("truncate") is not None):
         yield Remark(
             "truncate-inside",
-            f"truncate{of} is looked for beside the kinds of layers and not in them: put it there.",
+            f"truncate{of} is not read inside a kind of layers, but beside the kinds: move it there.",
             merged(
                 patch(place(fields, set_name, "truncate"), None), patch(place(fields, "", "truncate"), bool(inside))
             ),
@@ -235,8 +233,7 @@ def _numbers(
         yield Remark(
             "llama3-original",
             f"{ORIGINAL} is {before}{of}, not below max_position_embeddings, {context}: write the length of texts "
-            "before "
-            f"the scaling.",
+            "before the scaling.",
             _original(fields, set_name),
         )
     if rotation.dims % 2:
@@ -295,8 +292,7 @@ def _ratio(fields: Fields, set_name: str, of: str, factor: float, before: int, c
         yield Remark(
             "not-longer",
             f"factor is {factor:g}{of}, but max_position_embeddings still is the trained length, {context}: write "
-            f"{long}, "
-            f"or servers cut texts there.",
+            f"{long}, or servers cut texts there.",
             longer,
         )
         return
@@ -304,7 +300,7 @@ def _ratio(fields: Fields, set_name: str, of: str, factor: float, before: int, c
     yield Remark(
         "no-ratio",
         f"factor is {factor:g}{of}, but max_position_embeddings / {ORIGINAL} is {context} / {before} = {ratio:g}, and "
-        f"factor counts: write max_position_embeddings {long}" + (f", or factor {ratio:g}." if smaller else "."),
+        f"factor is used: write max_position_embeddings {long}" + (f", or factor {ratio:g}." if smaller else "."),
         longer,
         *smaller,
     )
@@ -318,9 +314,8 @@ def _yarn(
     if fast < slow:
         yield Remark(
             "betas",
-            f"beta_fast is {fast:g}{of}, below beta_slow, {slow:g}, but it is for planes that turn more often: "
-            "exchange "
-            f"them.",
+            f"beta_fast is {fast:g}{of}, below beta_slow, {slow:g}, but beta_fast is for planes that turn more often: "
+            "exchange them.",
             merged(
                 patch(place(fields, set_name, "beta_fast"), slow), patch(place(fields, set_name, "beta_slow"), fast)
             ),
@@ -331,14 +326,14 @@ def _yarn(
         if fields.model_type not in tables.SCORES_TIMES_MSCALE or not below:
             yield Remark(
                 "mscale-unread",
-                f"attention_factor{of} counts, and mscale beside it is not read: leave mscale and mscale_all_dim out.",
+                f"attention_factor{of} is used, and mscale beside it is not: leave mscale and mscale_all_dim out.",
                 merged(*both),
             )
     elif bool(above) != bool(below):
         there, missing = ("mscale", "mscale_all_dim") if above else ("mscale_all_dim", "mscale")
         yield Remark(
             "mscale-alone",
-            f"{there} stands alone{of}, but cosines and sines need both: add the other, or leave it out.",
+            f"{there} is given alone{of}, but cosines and sines need both: add the other, or leave it out.",
             patch(place(fields, set_name, there), None),
             patch(place(fields, set_name, missing)),
         )
@@ -403,7 +398,8 @@ def _unread(fields: Fields, scheme: str) -> Iterator[Remark]:
     single = len(given) == 1
     yield Remark(
         "no-rotation",
-        f"{' and '.join(given)} {'is' if single else 'are'} not read, because {why}: leave {'it' if single else 'them'} out.",
+        f"{' and '.join(given)} {'is' if single else 'are'} not read, because {why}: leave "
+        f"{'it' if single else 'them'} out.",
         merged(*[patch(fields.where(name), None) for name in given]),
     )
 
@@ -414,9 +410,8 @@ def _classes(fields: Fields, scheme: str) -> Iterator[Remark]:
     if field and model_type in tables.LEARNED - tables.READS_POSITION_TYPE and scheme != "learned":
         yield Remark(
             "position-type",
-            f"{field} is {shown(fields.get(field))}, but the class of {model_type!r} in transformers {version} does not read "
-            "it "
-            f"and adds a table: load the model with its own code, or with a version that reads it.",
+            f"{field} is {shown(fields.get(field))}, but the class of {model_type!r} in transformers {version} does "
+            "not read it and adds a table: load the model with its own code, or with a version that reads it.",
         )
     attention = fields.all.get("attn_config")
     if not isinstance(attention, Mapping):
@@ -437,6 +432,5 @@ def _classes(fields: Fields, scheme: str) -> Iterator[Remark]:
                 yield Remark(
                     "mpt-unread",
                     f"attn_config.{name} is {shown(attention[name])}, but transformers {version} does not read it and "
-                    "uses "
-                    f"{usual}: load the model with its own code.",
+                    f"uses {usual}: load the model with its own code.",
                 )

@@ -82,8 +82,7 @@ def names(fields: Fields) -> list[str]:
             raise Unreadable(
                 "long-pattern",
                 f"{fields.at('hybrid_override_pattern')} has {len(pattern)} letters, but no more than {MOST_LAYERS} "
-                "are "
-                f"read: write one for each layer",
+                "are read: write one for each layer",
                 patch(fields.where("hybrid_override_pattern"), None),
             )
         of = {"M": "linear_attention", "*": "full_attention", "-": "mlp", "E": "moe"}
@@ -101,8 +100,7 @@ def _strings(fields: Fields, field: str, values: list[Any]) -> list[str]:
         raise Unreadable(
             "no-name",
             f"{fields.at(field)} has {shown(values[wrong])} for layer {wrong}, but it names the kind of each layer: "
-            "write "
-            f"a string such as 'full_attention'",
+            "write a string such as 'full_attention'",
             patch(fields.where(field), [entry if isinstance(entry, str) else "full_attention" for entry in values]),
         )
     return [plain(entry, 80) for entry in values]

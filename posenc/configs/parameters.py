@@ -201,7 +201,8 @@ def rotation(fields: Fields, kind: str, parameters: Mapping[str, Any], trained: 
         where = fields.where(partly) if partly in fields.all else place(fields, kind, partly)
         raise Unreadable(
             "no-share",
-            f"{dotted(where)} lets {part:g} of a head's channels rotate by {source}: write a share above 0 and up to 1",
+            f"{dotted(where)} in {source} is {part:g}: write the share of a head's channels that rotates, above 0 and "
+            "up to 1",
             patch(where),
         )
     dims = int(round(head_dim * part, 6))
@@ -265,7 +266,8 @@ def _read(
     if not isinstance(read.get("truncate", True), bool | int):
         raise Unreadable(
             "no-truncate",
-            f"truncate in {fields.source} is {shown(read['truncate'])}, but it is a switch: write true or false",
+            f"truncate in {fields.source} is {shown(read['truncate'])}, but it is either true or false: write one of "
+            "them",
             patch(place(fields, kind, "truncate"), True),
         )
     for key in unread & set(read):

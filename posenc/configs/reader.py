@@ -340,7 +340,7 @@ def read_config(config: Any, *, trained: int | None = None) -> Reading:
         notes.append(
             Remark(
                 "no-head-size",
-                f"how many channels a head has is not said, so no frequencies: {HEAD_REMEDY}.",
+                f"the number of channels of a head is missing, so frequencies are unknown: {HEAD_REMEDY}.",
                 patch(fields.where("head_dim")),
                 merged(patch(fields.where("hidden_size")), patch(fields.where("num_attention_heads"))),
             )
@@ -349,7 +349,7 @@ def read_config(config: Any, *, trained: int | None = None) -> Reading:
         notes.append(
             Remark(
                 "no-kinds-said",
-                "which kind each layer is is not said, so no memory: add layer_types.",
+                "the kind of each layer is missing, so memory is unknown: add layer_types.",
                 patch(fields.where("layer_types")),
             )
         )
@@ -357,13 +357,13 @@ def read_config(config: Any, *, trained: int | None = None) -> Reading:
         notes.append(
             Remark(
                 "no-layers",
-                "how many layers there are is not said, so no memory: add num_hidden_layers.",
+                "the number of layers is missing, so memory is unknown: add num_hidden_layers.",
                 patch(fields.where("num_hidden_layers")),
             )
         )
     elif any(layer.numbers is None for layer in layers_read):
         notes.append(
-            Remark("no-memory", "what some layers keep for a token is not a fixed number or not said, so no memory.")
+            Remark("no-memory", "what some layers keep for a token is not fixed or is missing, so memory is unknown.")
         )
     heads = fields.heads()
     return Reading(
@@ -399,7 +399,7 @@ def _filled(fields: Fields) -> tuple[Fields, list[Remark]]:
         notes.append(
             Remark(
                 "no-type",
-                "there is no model_type, so defaults of its class are not known.",
+                "there is no model_type, so the defaults of its class are unknown.",
                 patch(fields.where("model_type")),
             )
         )
@@ -416,10 +416,12 @@ def _filled(fields: Fields) -> tuple[Fields, list[Remark]]:
     }
     if filled:
         values = ", ".join(f"{name} {value}" for name, value in filled.items())
-        notes.append(Remark("filled", f"not in the file, so as the class of {model_type} has it: {values}."))
+        notes.append(Remark("filled", f"not in the file, so the class of {model_type} decides: {values}."))
     if model_type in tables.DEFAULTS and not own(fields):
         filled["rope_parameters"] = tables.DEFAULTS[model_type]
-        notes.append(Remark("rope-filled", f"no rope parameters in the file, so those of the class of {model_type}."))
+        notes.append(
+            Remark("rope-filled", f"no rope parameters in the file, so those of the class of {model_type} are used.")
+        )
     if filled:
         fields = Fields({**fields.all, **filled}, fields.source, fields.outer, fields.part)
     return fields, notes
@@ -457,16 +459,16 @@ def _rotations(fields: Fields, trained: int | None, notes: list[Remark]) -> dict
             notes.append(
                 Remark(
                     "linear-length",
-                    "rope_type 'linear' does not say how long texts were before: pass trained=… to know new angles.",
+                    "rope_type 'linear' does not give the trained length: pass trained=… to learn which angles are "
+                    "new.",
                 )
             )
         if rotation.parameters.get("mrope_section") is not None:
             notes.append(
                 Remark(
                     "m-rope",
-                    "mrope_section shares the planes out to time, rows and columns, whose positions are the same in "
-                    "text: "
-                    "for images and video use posenc.schemes.grid.MRoPE.",
+                    "mrope_section divides the planes among time, rows and columns, whose positions are the same in "
+                    "text: for images and video use posenc.schemes.grid.MRoPE.",
                 )
             )
     notes[:] = dict.fromkeys(notes)

@@ -157,7 +157,7 @@ def first_negative(frequencies: Sequence[float], limit: int, level: float = 0.0)
     """The first m from 1 to `limit` with level + Σ cos(mθ) < 0, or None.
 
     Args:
-        frequencies: θ of each plane, in radians per position.
+        frequencies: Θ of each plane, in radians per position.
         limit: The last offset that is tried.
         level: What pairs of channels that do not rotate add to the sum at every offset.
 
@@ -177,7 +177,7 @@ def search(
     So is a doubling of m in which slow planes, with mθ < π, outweigh all others at their least.
 
     Args:
-        frequencies: θ of each plane, in radians per position.
+        frequencies: Θ of each plane, in radians per position.
         limit: The last m that is asked for.
         level: What pairs of channels that do not rotate add to the sum at every offset. Default: 0.0.
         most: Cosines after which the search stops; by default `MOST_COSINES`.

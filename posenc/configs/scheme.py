@@ -76,11 +76,11 @@ def scheme(fields: Fields) -> tuple[str, str]:
     if model_type in tables.LEARNED:
         return "learned", f"model_type {model_type}, whose class has a table" + (f" ({name})" if name else "")
     if hint := _hint(fields):
-        return "unknown", f"{hint} speaks of a rotation, and no field that is known here describes it"
+        return "unknown", f"{hint} names a rotation, but no known field describes it"
     if states := fields.name(*STATES):
         return "nope", f"{states}, and nothing about positions"
     if name:
-        return "unknown", f"{name} is a length alone, and no field says how positions enter"
+        return "unknown", f"{name} is only a length, and no field says how positions enter"
     return "unknown", "no field about positions"
 
 
@@ -97,7 +97,7 @@ def _named(fields: Fields) -> tuple[str, str] | None:
         rotates = fields.name("rope_scaling", "rope_parameters", *ROTATES)
         if rotates:
             return "unknown", f"{why}, and {rotates} is there as well"
-    return (known or "unknown", why if known else f"{why}, which is no scheme that is known here")
+    return (known or "unknown", why if known else f"{why}, which is not a known scheme")
 
 
 def _hint(fields: Fields) -> str:

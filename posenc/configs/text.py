@@ -80,7 +80,8 @@ def _layers(reading: Reading) -> str:
 def _rotation(kind: str, rotation: Rotation, reading: Reading) -> list[str]:
     still = f", {rotation.still} of them stand still" if rotation.still else ""
     parts = [
-        f"base {rotation.base:g}, {rotation.dims} of {rotation.head_dim} channels rotate, {rotation.planes} planes{still}"
+        f"base {rotation.base:g}, {rotation.dims} of {rotation.head_dim} channels rotate, {rotation.planes} "
+        f"planes{still}"
     ]
     if rotation.rope_type != "default":
         parts.append(f"rope type {rotation.rope_type}{_factor(rotation)}")

@@ -63,7 +63,7 @@ def check(name: str, attempt: Callable[..., Any]) -> Verdict:
     returns ends up in the verdict.
 
     Args:
-        name: the exercise, as its chapter calls it; `names()` lists them. With "your_model" the attempt is a model of
+        name: The exercise, as its chapter calls it; `names()` lists them. With "your_model" the attempt is a model of
             your own, and its properties are the questions of `posenc.audit.audit`.
         attempt: a function, or a class where the exercise asks for one.
 
@@ -71,8 +71,8 @@ def check(name: str, attempt: Callable[..., Any]) -> Verdict:
         The first invariant that fails, with a counter-example, or that all hold. It is true if all hold.
 
     Raises:
-        ValueError: if there is no exercise of that name.
-        TypeError: if `attempt` cannot be called.
+        ValueError: If there is no exercise of that name.
+        TypeError: If `attempt` cannot be called.
 
     Example:
         >>> from posenc import exercises

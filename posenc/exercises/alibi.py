@@ -38,7 +38,9 @@ def _between(slopes: Attempt) -> None:
     for heads in (3, 5, 6, 7, 12, 20, 24, 40, 48, 112):
         power = 2 ** (heads.bit_length() - 1)
         answer, few, many = slopes.tensor(heads), slopes.tensor(power), slopes.tensor(2 * power)
-        expect(close(answer[:power], few), f"the first {power} of {slopes.name}({heads}) are not {slopes.name}({power})")
+        expect(
+            close(answer[:power], few), f"the first {power} of {slopes.name}({heads}) are not {slopes.name}({power})"
+        )
         for m in answer[power:]:
             expect(
                 ((many - m).abs() < 1e-7).any(),

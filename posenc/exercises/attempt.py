@@ -91,9 +91,16 @@ class Attempt:
         return self._attended(made, q, k, k, qpos, kpos, o, weights=True)[1]
 
     def _attended(
-        self, made: Encoding, q: Tensor, k: Tensor, v: Tensor, qpos: Tensor, kpos: Tensor, options: dict[str, Any],
+        self,
+        made: Encoding,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        qpos: Tensor,
+        kpos: Tensor,
+        options: dict[str, Any],
         weights: bool = False,
-    ) -> tuple[Tensor, ...]:  # fmt: skip
+    ) -> tuple[Tensor, ...]:
         maker, given = self.last, "".join(f", {key}={brief(value)}" for key, value in options.items())
         self.last = f"attention with {maker}, queries at {_range(qpos)} and keys at {_range(kpos)}{given},"
         try:

@@ -33,7 +33,9 @@ def _preference(weight: Attempt) -> None:
     for w, v in product(RATES, SHIFTS):
         answer = weight.tensor(R, w, v, shape=R.shape)
         for r, step in enumerate(answer.diff()[:20].tolist()):
-            message = f"w = {w}, v = {v}: from distance {r} to {r + 1} it goes from {answer[r]:.4f} to {answer[r + 1]:.4f}"
+            message = (
+                f"w = {w}, v = {v}: from distance {r} to {r + 1} it goes from {answer[r]:.4f} to {answer[r + 1]:.4f}"
+            )
             expect(step * w > 0, message)
 
 
@@ -82,7 +84,9 @@ def _few(sparse: Attempt) -> None:
     for q, k, values, w, v in _cases():
         _, pairs = _of(sparse, q, k, values, w, v)
         positive = int((q @ k.T > 0).tril().sum())
-        message = f"{sparse.last}: {pairs} pairs, and the score is positive for {positive} of {len(q) * (len(q) + 1) // 2}"
+        message = (
+            f"{sparse.last}: {pairs} pairs, and the score is positive for {positive} of {len(q) * (len(q) + 1) // 2}"
+        )
         expect(pairs <= positive, message)
 
 

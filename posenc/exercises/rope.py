@@ -23,7 +23,9 @@ def _lengths(rotate: Attempt) -> None:
     x, pos = draw(1, 6, 8), torch.arange(6)
     answer, before = (y.view(6, 4, 2).norm(dim=-1) for y in (rotate.tensor(x, pos, FREQ, shape=x.shape)[0], x[0]))
     p, t = worst(answer, before)
-    message = f"channels {2 * t} and {2 * t + 1}, of length {before[p, t]:.3f}, have length {answer[p, t]:.3f} at position"
+    message = (
+        f"channels {2 * t} and {2 * t + 1}, of length {before[p, t]:.3f}, have length {answer[p, t]:.3f} at position"
+    )
     expect(close(answer, before, 1e-4), f"{message} {p}")
 
 

@@ -17,11 +17,13 @@ with extra("lab"):
     import tqdm  # noqa: F401
 
 if TYPE_CHECKING:
-    from posenc.lab.config import EXPERIMENTS, PRESETS, VARIANTS, Preset, Run, Task, Text, Variant, runs
+    from posenc.lab.budgets import PRESETS, Preset, Task, Text
+    from posenc.lab.config import EXPERIMENTS, Run, runs
     from posenc.lab.corpus import Corpus
     from posenc.lab.results import read
     from posenc.lab.sweeps import sweep, train_and_measure
     from posenc.lab.training import train
+    from posenc.lab.variants import VARIANTS, Variant
     from posenc.lab.weights import trained
 
 __all__ = [
@@ -32,11 +34,13 @@ __all__ = [
 _get, _ = lazy(
     __name__,
     {
-        "posenc.lab.config": "EXPERIMENTS PRESETS VARIANTS Preset Run Task Text Variant runs",
+        "posenc.lab.budgets": "PRESETS Preset Task Text",
+        "posenc.lab.config": "EXPERIMENTS Run runs",
         "posenc.lab.corpus": "Corpus",
         "posenc.lab.results": "read",
         "posenc.lab.sweeps": "sweep train_and_measure",
         "posenc.lab.training": "train",
+        "posenc.lab.variants": "VARIANTS Variant",
         "posenc.lab.weights": "trained",
     },
 )

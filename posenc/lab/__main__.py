@@ -10,12 +10,14 @@ from pathlib import Path
 import torch
 
 from posenc.lab import baselines, corpus, kernels, results, weights
-from posenc.lab.config import EXPERIMENTS, PRESETS, VARIANTS, Run, runs
+from posenc.lab.budgets import PRESETS
+from posenc.lab.config import EXPERIMENTS, Run, runs
 from posenc.lab.cost import REUSED, cost, keep, read_cost, table
 from posenc.lab.design import DESIGN, DESIGNS
 from posenc.lab.report import counted, rates, report, tried
 from posenc.lab.sweeps import measure, outlook, sweep, train_and_measure
 from posenc.lab.training import restored
+from posenc.lab.variants import VARIANTS
 
 REPORTS = ("start", "baselines", *EXPERIMENTS, "cost", "kernels")
 
@@ -126,9 +128,15 @@ def _sweep(args: argparse.Namespace) -> int:
         again = [sys.executable, "-m", "posenc.lab", *args.arguments, "--jobs", "1"]
         others = [subprocess.Popen(again) for _ in range(args.jobs - 1)]
     left = sweep(
-        todo, corpus.load(args.corpus), out=args.out, work=args.work, device=args.device, minutes=args.minutes,
-        progress=not args.quiet, tell=lambda line: print(line, flush=True),
-    )  # fmt: skip
+        todo,
+        corpus.load(args.corpus),
+        out=args.out,
+        work=args.work,
+        device=args.device,
+        minutes=args.minutes,
+        progress=not args.quiet,
+        tell=lambda line: print(line, flush=True),
+    )
     failed = [process.wait() for process in others]
     left = sum(not results.path_of(run, args.out).exists() for run in todo) if others else left
     print(outlook(todo, args.out) + ("; the same command goes on" if left else ""))

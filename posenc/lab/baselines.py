@@ -18,7 +18,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 from posenc.lab import results
-from posenc.lab.config import PRESETS
+from posenc.lab.budgets import PRESETS
 from posenc.lab.corpus import Corpus, regions
 from posenc.lab.evaluation import QUARTERS
 

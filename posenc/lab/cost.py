@@ -79,7 +79,7 @@ def table(result: Result) -> Table:
     """Costs of all schemes and backends.
 
     Args:
-        found: The result of `cost` or `read_cost`.
+        result: The result of `cost` or `read_cost`.
 
     Returns:
         A table with thousands of tokens per second and the peak of memory in MiB, for training, a whole pass and

@@ -34,9 +34,13 @@ Entry = dict[str, Any]
 
 
 def losses(
-    model: nn.Module, tokens: Tensor, *, memory: Memory | None = None, segment: int | None = None,
+    model: nn.Module,
+    tokens: Tensor,
+    *,
+    memory: Memory | None = None,
+    segment: int | None = None,
     autocast: bool = False,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """The loss of each token except the first, without gradients and dropout.
 
     Args:
@@ -105,9 +109,15 @@ def nonoverlapping(model: nn.Module, spans: Tensor, length: int, *, segment: int
 
 
 def sliding(
-    model: nn.Module, regions: Tensor, length: int, stride: int, context: int, *, memory: bool = False,
+    model: nn.Module,
+    regions: Tensor,
+    length: int,
+    stride: int,
+    context: int,
+    *,
+    memory: bool = False,
     segment: int | None = None,
-) -> float:  # fmt: skip
+) -> float:
     """The mean loss if a window moves by `stride` tokens, and only the new tokens are predicted.
 
     The predicted tokens are the same as those of `nonoverlapping(model, regions[:, context:], length)`, but each has
@@ -140,9 +150,15 @@ def cut_losses(
 
 
 def _slid(
-    model: nn.Module, regions: Tensor, length: int, stride: int, context: int, memory: bool = False,
-    segment: int | None = None, autocast: bool = False,
-) -> Tensor:  # fmt: skip
+    model: nn.Module,
+    regions: Tensor,
+    length: int,
+    stride: int,
+    context: int,
+    memory: bool = False,
+    segment: int | None = None,
+    autocast: bool = False,
+) -> Tensor:
     """Losses (R, S) of windows that slide."""
     span, before = regions.shape[1] - 1 - context, length - stride
     if not 0 < stride <= length:
@@ -178,9 +194,16 @@ def window_losses(
 
 
 def extrapolation(
-    model: Transformer, held_out: Tensor, trained: int, *, memory: bool = False, windows: int = 32, slid: int = 4,
-    longest: int = 16, autocast: bool = False,
-) -> Entry:  # fmt: skip
+    model: Transformer,
+    held_out: Tensor,
+    trained: int,
+    *,
+    memory: bool = False,
+    windows: int = 32,
+    slid: int = 4,
+    longest: int = 16,
+    autocast: bool = False,
+) -> Entry:
     """Losses on texts of 1, 2, 4, … and `longest` times the training length.
 
     Args:
@@ -295,9 +318,15 @@ def _first_sentence(error: Exception) -> str:
 
 
 def accuracy(
-    model: nn.Module, task: str, length: int, count: int, generator: torch.Generator, *, coupled: bool = False,
+    model: nn.Module,
+    task: str,
+    length: int,
+    count: int,
+    generator: torch.Generator,
+    *,
+    coupled: bool = False,
     autocast: bool = False,
-) -> Entry:  # fmt: skip
+) -> Entry:
     """The share of answers without a mistake, and the share of right tokens.
 
     A token is right if it is the most likely one, given the correct tokens before it.
@@ -334,9 +363,15 @@ def accuracy(
 
 
 def generalisation(
-    model: nn.Module, task: str, trained: int, *, longest: int = 4, count: int = 128, coupled: bool = False,
+    model: nn.Module,
+    task: str,
+    trained: int,
+    *,
+    longest: int = 4,
+    count: int = 128,
+    coupled: bool = False,
     autocast: bool = False,
-) -> list[Entry]:  # fmt: skip
+) -> list[Entry]:
     """The accuracy at lengths from a quarter of the training length up to `longest` times the training length.
 
     All models are asked the same questions. Recall ends at the number of its keys.

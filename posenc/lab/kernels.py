@@ -36,9 +36,16 @@ SECONDS = 0.2  # for each timing, at least
 
 
 def kernels(
-    *, device: str = "cuda", lengths: tuple[int, ...] = LENGTHS, dims: tuple[int, ...] = DIMS, width: int = WIDTH,
-    tokens: int = TOKENS, batches: tuple[int, ...] = BATCHES, seconds: float = SECONDS, progress: bool = True,
-) -> Result:  # fmt: skip
+    *,
+    device: str = "cuda",
+    lengths: tuple[int, ...] = LENGTHS,
+    dims: tuple[int, ...] = DIMS,
+    width: int = WIDTH,
+    tokens: int = TOKENS,
+    batches: tuple[int, ...] = BATCHES,
+    seconds: float = SECONDS,
+    progress: bool = True,
+) -> Result:
     """Times attention with each scheme in each kernel, turning and biases included.
 
     Args:
@@ -85,9 +92,15 @@ def kernels(
 
 
 def growing(
-    *, device: str = "cuda", lengths: tuple[int, ...] = LENGTHS[:2], dim: int = DIMS[-1], width: int = WIDTH,
-    batches: tuple[int, ...] = BATCHES, steps: int = 20, progress: bool = True,
-) -> list[dict[str, Any]]:  # fmt: skip
+    *,
+    device: str = "cuda",
+    lengths: tuple[int, ...] = LENGTHS[:2],
+    dim: int = DIMS[-1],
+    width: int = WIDTH,
+    batches: tuple[int, ...] = BATCHES,
+    steps: int = 20,
+    progress: bool = True,
+) -> list[dict[str, Any]]:
     """Times steps of decoding one by one: the cache grows, so each of them has a new length.
 
     Args:

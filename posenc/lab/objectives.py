@@ -5,7 +5,8 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from posenc.lab import corpus, tasks
-from posenc.lab.config import BYTES, MASK, Run, Text
+from posenc.lab.budgets import Text
+from posenc.lab.config import BYTES, MASK, Run
 from posenc.lab.planted import LENGTH, periodic, plant
 from posenc.transformer.memory import Memory
 from posenc.transformer.model import Transformer

@@ -62,7 +62,7 @@ def tables(by_variant: ByVariant) -> list[Table]:
     """Tables of all that an experiment has measured.
 
     Args:
-        found: What `read` returns.
+        by_variant: What `read` returns.
 
     Returns:
         Tables with a row for each variant. A dash marks a length that the model cannot serve. Losses are in nats per
@@ -191,7 +191,7 @@ def rates(by_variant: ByVariant) -> dict[str, float]:
     """The rate with the lowest loss for each variant that was tried.
 
     Args:
-        found: What `read("rates")` returns.
+        by_variant: What `read("rates")` returns.
 
     Returns:
         A dict from variant to learning rate.

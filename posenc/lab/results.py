@@ -14,7 +14,8 @@ import torch
 from posenc._atomic import atomic
 from posenc._version import __version__
 from posenc.lab import evidence
-from posenc.lab.config import RESULTS, Run, Task, runs
+from posenc.lab.budgets import Task
+from posenc.lab.config import RESULTS, Run, runs
 from posenc.lab.corpus import Corpus
 from posenc.lab.design import DESIGN, DESIGNS, start, unlike
 
@@ -64,9 +65,8 @@ def read(
             by_variant[run.stem] = results
     if not by_variant:
         raise ValueError(
-            f"there are no results of {experiment} with preset {preset}: "
-            f"run python -m posenc.lab sweep --experiment {experiment} --preset {preset}"
-            + ("" if evidence.FOUND else f", or {evidence.remedy()}")
+            f"there are no results of {experiment} with preset {preset}: run python -m posenc.lab sweep --experiment "
+            f"{experiment} --preset {preset}" + ("" if evidence.FOUND else f", or {evidence.remedy()}")
         )
     about = [result["provenance"] for results in by_variant.values() for result in results]
     corpora = {of["corpus"] for of in about if "corpus" in of}  # tasks read no text

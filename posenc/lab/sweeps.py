@@ -13,7 +13,8 @@ from filelock import FileLock, Timeout
 from torch import Tensor
 
 from posenc.lab import results
-from posenc.lab.config import Run, Task, Text
+from posenc.lab.budgets import Task, Text
+from posenc.lab.config import Run
 from posenc.lab.context import hidden, recalled
 from posenc.lab.corpus import Corpus, regions
 from posenc.lab.evaluation import QUARTERS, extrapolation, generalisation
@@ -22,10 +23,16 @@ from posenc.transformer.model import Transformer
 
 
 def sweep(
-    todo: list[Run], corpus: Corpus, *, out: str | os.PathLike[str] = results.FOLDER, work: str | os.PathLike[str],
-    device: str = "cpu", minutes: float | None = None, progress: bool = True,
+    todo: list[Run],
+    corpus: Corpus,
+    *,
+    out: str | os.PathLike[str] = results.FOLDER,
+    work: str | os.PathLike[str],
+    device: str = "cpu",
+    minutes: float | None = None,
+    progress: bool = True,
     tell: Callable[[str], None] = lambda line: None,
-) -> int:  # fmt: skip
+) -> int:
     """Trains and measures each run that has no result yet.
 
     The sweep can be stopped at any time; the same call continues it. Processes that sweep at the same time take
@@ -161,14 +168,23 @@ def measure(run: Run, model: Transformer, corpus: Corpus) -> dict[str, Any]:
     budget = run.budget
     if isinstance(budget, Task):
         measured["accuracy"] = generalisation(
-            model, run.settings.objective, budget.length, longest=budget.longest, count=budget.answers,
+            model,
+            run.settings.objective,
+            budget.length,
+            longest=budget.longest,
+            count=budget.answers,
             coupled=run.settings.coupled,
-        )  # fmt: skip
+        )
     elif run.settings.objective == "text":
         measured |= extrapolation(
-            model, corpus.held_out, run.window, memory=run.settings.memory, windows=budget.windows, slid=budget.slid,
+            model,
+            corpus.held_out,
+            run.window,
+            memory=run.settings.memory,
+            windows=budget.windows,
+            slid=budget.slid,
             longest=budget.longest,
-        )  # fmt: skip
+        )
         if budget.planted:
             measured |= used(run, model, corpus)
     return measured

@@ -189,7 +189,7 @@ def lines(data: ArrayLike, at: ArrayLike | None = None, *, alt: str, **view: Any
 
     Args:
         data: Numbers (points,) or (lines, points).
-        at: The horizontal positions (points,). Default: 0, 1, 2, …
+        at: The horizontal positions (points,). Default: 0, 1, 2 and so on.
         alt: One sentence that says what is to be seen.
         **view: The arguments of `Lines`, such as `x`, `y` and `labels`.
 

@@ -44,7 +44,9 @@ def alibi_slopes(
     """
     require_heads(heads)
     head = torch.arange(1, heads + 1, dtype=torch.float64, device=device)
-    power = head.new_full((), heads + 0.5).log2().floor().exp2()  # c; ½ against rounding
+    power = (
+        head.new_full((), heads + 0.5).log2().floor().exp2()
+    )  # c; ½ against rounding
     rank = torch.where(head <= power, head, head - power - 0.5)
     return torch.exp2(-8 * rank / power).to(dtype)  # (H,)
 

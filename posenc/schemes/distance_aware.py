@@ -114,9 +114,14 @@ class DistanceAware(Encoding):
 
 
 def dead_rows(
-    q: Tensor, k: Tensor, qpos: Tensor, kpos: Tensor,
-    *, causal: bool = True, mask: Tensor | None = None,
-) -> Tensor:  # fmt: skip
+    q: Tensor,
+    k: Tensor,
+    qpos: Tensor,
+    kpos: Tensor,
+    *,
+    causal: bool = True,
+    mask: Tensor | None = None,
+) -> Tensor:
     """Queries whose scores are all ≤ 0: the ReLU leaves nothing to learn from.
 
     A query that may attend to no key at all is not counted.

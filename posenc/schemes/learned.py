@@ -113,7 +113,9 @@ def _check_row(pos: Tensor, length: int) -> None:
         return
     if pos.is_cuda and torch.cuda.is_current_stream_capturing():
         return
-    low, high = torch.stack(pos.aminmax()).tolist()  # on a GPU a wrong index would end the process
+    low, high = torch.stack(
+        pos.aminmax()
+    ).tolist()  # on a GPU a wrong index would end the process
     if high >= length:
         raise ValueError(
             f"position {high} is beyond the table's {length}: a learned table cannot extrapolate; "

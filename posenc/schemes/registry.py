@@ -30,24 +30,54 @@ class Scheme:
 
 
 SCHEMES: dict[str, Scheme] = {
-    "nope": Scheme("NoPE", lambda model_dim, heads, head_dim, length: NoPE(), "#808080"),
-    "sinusoidal": Scheme("sinusoidal", lambda model_dim, heads, head_dim, length: Sinusoidal(model_dim), "#1070f0"),
-    "learned": Scheme("learned", lambda model_dim, heads, head_dim, length: Learned(model_dim, length), "#8088d8"),
-    "shaw": Scheme("Shaw", lambda model_dim, heads, head_dim, length: Shaw(head_dim), "#00a000", per_layer=True),
+    "nope": Scheme(
+        "NoPE", lambda model_dim, heads, head_dim, length: NoPE(), "#808080"
+    ),
+    "sinusoidal": Scheme(
+        "sinusoidal",
+        lambda model_dim, heads, head_dim, length: Sinusoidal(model_dim),
+        "#1070f0",
+    ),
+    "learned": Scheme(
+        "learned",
+        lambda model_dim, heads, head_dim, length: Learned(model_dim, length),
+        "#8088d8",
+    ),
+    "shaw": Scheme(
+        "Shaw",
+        lambda model_dim, heads, head_dim, length: Shaw(head_dim),
+        "#00a000",
+        per_layer=True,
+    ),
     "transformer_xl": Scheme(
         "Transformer-XL",
-        lambda model_dim, heads, head_dim, length: TransformerXL(model_dim, heads, head_dim),
+        lambda model_dim, heads, head_dim, length: TransformerXL(
+            model_dim, heads, head_dim
+        ),
         "#707800",
         per_layer=True,
     ),
-    "t5": Scheme("T5 bias", lambda model_dim, heads, head_dim, length: T5Bias(heads), "#c08018"),
-    "rope": Scheme("RoPE", lambda model_dim, heads, head_dim, length: RoPE(head_dim), "#d83000"),
-    "xpos": Scheme("xPos", lambda model_dim, heads, head_dim, length: XPos(head_dim), "#a058a0"),
-    "alibi": Scheme("ALiBi", lambda model_dim, heads, head_dim, length: ALiBi(heads), "#f85088"),
+    "t5": Scheme(
+        "T5 bias", lambda model_dim, heads, head_dim, length: T5Bias(heads), "#c08018"
+    ),
+    "rope": Scheme(
+        "RoPE", lambda model_dim, heads, head_dim, length: RoPE(head_dim), "#d83000"
+    ),
+    "xpos": Scheme(
+        "xPos", lambda model_dim, heads, head_dim, length: XPos(head_dim), "#a058a0"
+    ),
+    "alibi": Scheme(
+        "ALiBi", lambda model_dim, heads, head_dim, length: ALiBi(heads), "#f85088"
+    ),
     "distance_aware": Scheme(
-        "distance-aware", lambda model_dim, heads, head_dim, length: DistanceAware(heads), "#d060e0", per_layer=True
+        "distance-aware",
+        lambda model_dim, heads, head_dim, length: DistanceAware(heads),
+        "#d060e0",
+        per_layer=True,
     ),
 }
 
-ENCODINGS: dict[str, Callable[..., Encoding]] = {name: scheme.make for name, scheme in SCHEMES.items()}
+ENCODINGS: dict[str, Callable[..., Encoding]] = {
+    name: scheme.make for name, scheme in SCHEMES.items()
+}
 """Every factory takes the same keywords: `ENCODINGS["alibi"](model_dim=64, heads=4, head_dim=16, length=512)`."""

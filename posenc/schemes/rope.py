@@ -278,7 +278,9 @@ def _describe(rope: RoPE) -> str:
     return ", ".join(parts)
 
 
-def _drop_saved_frequencies(module: nn.Module, state_dict: Any, prefix: str, *_: Any) -> None:
+def _drop_saved_frequencies(
+    module: nn.Module, state_dict: Any, prefix: str, *_: Any
+) -> None:
     """Frequencies in a checkpoint are compared with the module's own, and not loaded."""
     for name in ("freq", "inv_freq"):
         saved = state_dict.pop(prefix + name, None)
@@ -299,7 +301,9 @@ def _check_frequencies(freq: object, rotary_dim: int) -> None:
     if callable(freq):
         return
     if not isinstance(freq, Tensor):
-        raise ValueError(f"freq is a {type(freq).__name__}: use a tensor, or a function of the length")
+        raise ValueError(
+            f"freq is a {type(freq).__name__}: use a tensor, or a function of the length"
+        )
     if freq.shape != (rotary_dim // 2,):
         raise ValueError(
             f"freq has shape {tuple(freq.shape)}, but {rotary_dim} channels rotate, in {rotary_dim // 2} pairs: "
@@ -311,7 +315,9 @@ def _check_same_frequencies(name: str, saved: Tensor | None, own: Tensor) -> Non
     """Frequencies of a checkpoint equal those of the module, up to the rounding of bfloat16."""
     if saved is None or saved.is_meta or own.is_meta:
         return
-    if saved.shape != own.shape or not torch.allclose(saved.to(own), own, rtol=0.01, atol=0):
+    if saved.shape != own.shape or not torch.allclose(
+        saved.to(own), own, rtol=0.01, atol=0
+    ):
         raise ValueError(
             f"{name} in the state dict holds other frequencies than this RoPE, which does not load any: "
             f"make it with the same base, or with RoPE(head_dim, freq=state_dict[{name!r}])"
@@ -331,14 +337,18 @@ def _check_head(x: Tensor, pos: Tensor, head_dim: int) -> None:
     require_positions(pos, x)
 
 
-def _check_rotation(x: Tensor, pos: Tensor, freq: Tensor, layout: str, scale: float | Tensor) -> None:
+def _check_rotation(
+    x: Tensor, pos: Tensor, freq: Tensor, layout: str, scale: float | Tensor
+) -> None:
     """There is one angle for each position and pair of channels of x (..., L, d)."""
     require_layout(layout)
     require_positions(pos)
     if torch.compiler.is_exporting():
         return
     if x.ndim < 2:
-        raise ValueError(f"x has shape {tuple(x.shape)}, but rotate takes (..., L, d): a single vector is x[None, :]")
+        raise ValueError(
+            f"x has shape {tuple(x.shape)}, but rotate takes (..., L, d): a single vector is x[None, :]"
+        )
     require_even(x.shape[-1], "x's last dimension")
     pairs, batch = x.shape[-1] // 2, x.shape[:1] if x.ndim > 2 else ()
     if freq.ndim not in (1, 2) or freq.shape[-1] != pairs:
@@ -356,4 +366,6 @@ def _check_rotation(x: Tensor, pos: Tensor, freq: Tensor, layout: str, scale: fl
     if isinstance(scale, Tensor):
         meaning = "(B, L, d/2)" if batch else "(L, d/2)"
         remedy = "use a number, or one for each angle"
-        require_broadcast("scale", scale.shape, (*batch, x.shape[-2], pairs), meaning, remedy)
+        require_broadcast(
+            "scale", scale.shape, (*batch, x.shape[-2], pairs), meaning, remedy
+        )

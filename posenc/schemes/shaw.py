@@ -252,7 +252,9 @@ def shaw_fused(
     # The near keys among themselves.
     score = torch.stack([(q * back(n, k, a_k)).sum(-1) for n in range(near)], -1)
     i, n = torch.arange(length, device=q.device), torch.arange(near, device=q.device)
-    score = (score * dim**-0.5).masked_fill(n > i[:, None], -torch.inf)  # (B, H, L, near)
+    score = (score * dim**-0.5).masked_fill(
+        n > i[:, None], -torch.inf
+    )  # (B, H, L, near)
     weight = score.softmax(-1)
     z = torch.stack([weight[..., [n]] * back(n, v, a_v) for n in range(near)]).sum(0)
 
@@ -266,7 +268,9 @@ def shaw_fused(
     keys[:, :, 0, dim:] = 1.0
     values[:, :, 0, dim] = 1.0
     queries, keys, values = (x.to(dtype) for x in (queries, keys, values))
-    out = scaled_dot_product_attention(queries, keys, values, is_causal=True, scale=dim**-0.5)
+    out = scaled_dot_product_attention(
+        queries, keys, values, is_causal=True, scale=dim**-0.5
+    )
     out = pad(out.to(wide), (0, 0, near - 1, 0))
     share = out[..., [dim]].index_fill(2, i[: near - 1], 1.0)  # of the near keys
     return (out[..., :dim] + share * z + (1 - share) * a_v[..., :1, :]).to(dtype)
@@ -298,10 +302,14 @@ def _check_sizes(head_dim: int, clip: int, heads: int | None) -> None:
     _check_clip(clip)
     require_size(head_dim, "head_dim", "the number of channels of a head")
     if heads is not None:
-        require_size(heads, "heads", "the number of query heads, or None if all share one table")
+        require_size(
+            heads, "heads", "the number of query heads, or None if all share one table"
+        )
 
 
-def _check_labels(encoding: Shaw, name: str, x: Tensor, qpos: Tensor, kpos: Tensor) -> None:
+def _check_labels(
+    encoding: Shaw, name: str, x: Tensor, qpos: Tensor, kpos: Tensor
+) -> None:
     """What meets a table has its channels and heads, and positions that have labels."""
     _check_integers(qpos, "qpos")
     _check_integers(kpos, "kpos")
@@ -311,7 +319,9 @@ def _check_labels(encoding: Shaw, name: str, x: Tensor, qpos: Tensor, kpos: Tens
         remedy = f"make it with Shaw({x.shape[-1]})"
         if name == "v":
             remedy = "use values=False, or as many channels in v as in q"
-        raise ValueError(f"Shaw was made for head_dim={encoding.head_dim} and {name} has {x.shape[-1]}: {remedy}")
+        raise ValueError(
+            f"Shaw was made for head_dim={encoding.head_dim} and {name} has {x.shape[-1]}: {remedy}"
+        )
     if encoding.heads is not None and x.shape[1] != encoding.heads:
         raise ValueError(
             f"Shaw was made for heads={encoding.heads} and {name} has {x.shape[1]}: make it with "
@@ -322,9 +332,16 @@ def _check_labels(encoding: Shaw, name: str, x: Tensor, qpos: Tensor, kpos: Tens
 def _check_tables(q: Tensor, key_table: Tensor, value_table: Tensor | None) -> None:
     """Tables are (2k+1, d), or (H, 2k+1, d) if heads differ."""
     heads, dim = q.shape[1], q.shape[-1]
-    shapes = [tuple(table.shape) for table in (key_table, value_table) if table is not None]
+    shapes = [
+        tuple(table.shape) for table in (key_table, value_table) if table is not None
+    ]
     shape = shapes[0]
-    fits = len(shape) > 1 and shape[:-2] in ((), (heads,)) and shape[-2] % 2 and shape[-1] == dim
+    fits = (
+        len(shape) > 1
+        and shape[:-2] in ((), (heads,))
+        and shape[-2] % 2
+        and shape[-1] == dim
+    )
     if not fits or shapes[-1] != shape:
         raise ValueError(
             f"the tables have shapes {' and '.join(map(str, shapes))}, and q has {heads} heads of "

@@ -28,7 +28,7 @@ def xpos_radius(
     Args:
         pos: Positions, (L,) or (B, L).
         dim: Number of channels, positive and even.
-        gamma: γ, positive. A smaller one makes fast pairs fade sooner.
+        gamma: Γ, positive. A smaller one makes fast pairs fade sooner.
         scale_base: Positions until a pair has faded to ζ_t.
         centre: The position where all radii are 1.
         dtype: Precision of the result.
@@ -103,7 +103,7 @@ class XPos(RoPE):
         base: b of the frequencies θ_t = b^(-2t/d).
         layout: A pair is channels 2t and 2t+1 ("interleaved"), or t and t + d/2
             ("half").
-        gamma: γ of ζ_t = (2t/d + γ)/(1 + γ), positive.
+        gamma: Γ of ζ_t = (2t/d + γ)/(1 + γ), positive.
         scale_base: Positions until a pair has faded to ζ_t.
         centre: c, a position in the middle of those to come.
         device, dtype: As `.to(device, dtype)` afterwards: frequencies stay in float32.
@@ -142,7 +142,9 @@ class XPos(RoPE):
     @classmethod
     def from_config(cls, config: object, **options: Any) -> NoReturn:
         """Refused: published configurations describe rotations without a radius."""
-        raise ValueError("configurations have no radii: use RoPE.from_config, or XPos(…)")
+        raise ValueError(
+            "configurations have no radii: use RoPE.from_config, or XPos(…)"
+        )
 
     def query(self, q: Tensor, pos: Tensor) -> Tensor:
         """q (B, H, L, d), pos (L,) or (B, L) -> rotated, times the radius, like q."""
@@ -170,18 +172,27 @@ class XPos(RoPE):
 
 def _check_fading(gamma: float | Tensor, scale_base: float | Tensor) -> None:
     """Radii are powers of numbers between 0 and 1. The value of a tensor is not read."""
-    for name, value, default in (("gamma", gamma, 0.4), ("scale_base", scale_base, 512.0)):
+    for name, value, default in (
+        ("gamma", gamma, 0.4),
+        ("scale_base", scale_base, 512.0),
+    ):
         if not isinstance(value, Tensor) and not 0 < value < float("inf"):
-            raise ValueError(f"{name} is {value}, but radii are real powers: use a positive number, such as {default}")
+            raise ValueError(
+                f"{name} is {value}, but radii are real powers: use a positive number, such as {default}"
+            )
 
 
 def _check_centre(centre: float) -> None:
     """A centre is a position."""
     if not abs(centre) < float("inf"):
-        raise ValueError(f"centre is {centre}, but it is a position: use one in the middle of those to come, such as 0")
+        raise ValueError(
+            f"centre is {centre}, but it is a position: use one in the middle of those to come, such as 0"
+        )
 
 
-def _check_within_reach(pos: Tensor, centre: float, limit: float, dtype: torch.dtype) -> None:
+def _check_within_reach(
+    pos: Tensor, centre: float, limit: float, dtype: torch.dtype
+) -> None:
     """Radii stay normal numbers. Positions are read only where that costs nothing."""
     if torch.compiler.is_compiling() or pos.device.type != "cpu" or pos.numel() == 0:
         return

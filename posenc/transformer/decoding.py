@@ -25,21 +25,21 @@ def generate(
     Args:
         model: a decoder.
         tokens: (B, L), the prompts; each has a real token.
-        count: how many tokens to add.
-        temperature: as for `sample`; 0 takes the likeliest (0.0).
-        top_k: as for `sample`.
-        top_p: as for `sample`.
-        generator: of the random numbers.
+        count: How many tokens to add.
+        temperature: As for `sample`; 0 takes the likeliest. Default: 0.0.
+        top_k: As for `sample`.
+        top_p: As for `sample`.
+        generator: Of the random numbers.
         padding_mask: bool (B, L), True for real tokens: shorter prompts are padded, on either side.
-        cache: goes on from what it holds; the last token that is returned is not in it yet.
-        eos: the token that ends a text; after it comes nothing but `eos`.
-        chunk: how many tokens of the prompt go in at a time; all at once unless given.
+        cache: Goes on from what it holds; the last token that is returned is not in it yet.
+        eos: The token that ends a text; after it comes nothing but `eos`.
+        chunk: How many tokens of the prompt go in at a time. Default: all at once.
 
     Returns:
         (B, L + count).
 
     Raises:
-        ValueError: if an input does not fit, or an encoding has too few positions, before anything is computed.
+        ValueError: If an input does not fit, or an encoding has too few positions, before anything is computed.
 
     Example:
         >>> from posenc import Transformer
@@ -85,16 +85,16 @@ def sample(
 
     Args:
         logits: (B, V).
-        temperature: divides logits; 0 takes the likeliest (1.0).
-        top_k: only so many of the likeliest are drawn; all unless given.
-        top_p: of these, only the fewest that together have this probability; all unless given.
-        generator: of the random numbers.
+        temperature: Divides logits; 0 takes the likeliest. Default: 1.0.
+        top_k: Only so many of the likeliest are drawn. Default: all.
+        top_p: Of these, only the fewest that together have this probability. Default: all.
+        generator: Of the random numbers.
 
     Returns:
         (B,), int64.
 
     Raises:
-        ValueError: for a temperature below 0, top_k below 1, or top_p outside (0, 1].
+        ValueError: For a temperature below 0, top_k below 1, or top_p outside (0, 1].
 
     Example:
         >>> from posenc.transformer.decoding import sample

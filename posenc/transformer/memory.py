@@ -13,10 +13,10 @@ class Memory:
     With segments of `length` tokens, n layers see n · length tokens back, besides their own segment.
 
     Args:
-        length: how many of the latest tokens are remembered, 0 for none.
+        length: How many of the latest tokens are remembered, 0 for none.
 
     Raises:
-        ValueError: if length is negative.
+        ValueError: If length is negative.
 
     Example:
         >>> from posenc import Memory, Transformer

@@ -24,6 +24,7 @@ from posenc.audit.adapters.protocol import (
     logits_of,
     type_name,
 )
+from posenc.transformer.model import Transformer
 
 POSITIONS = ("positions", "position_ids", "pos", "input_pos", "pos_ids")
 MASKS = {  # what real tokens are marked with, where forward has an argument of that name
@@ -49,10 +50,10 @@ class Called:
 
     Args:
         model: a module, a function, or a method of a module.
-        vocabulary: how many different tokens there are; found by trying unless given.
+        vocabulary: How many different tokens there are. Default: what the model itself tells, by its logits and tables.
 
     Raises:
-        ValueError: if it cannot be called with tokens alone, or returns no logits.
+        ValueError: If it cannot be called with tokens alone, or returns no logits.
     """
 
     def __init__(self, model: Callable[..., Any], vocabulary: int | None = None) -> None:
@@ -192,8 +193,8 @@ class Called:
             able.append(form)
         if not able:
             if name in MASKS and not DOUBLE.search(str(problem)):
-                raise Refused(f"`{name}` of forward is no mask of real tokens, (B, L)") from problem
-            raise problem or ValueError(f"{name} cannot be given")
+                raise Refused(f"`{name}` of forward is not a mask of real tokens, (B, L)") from problem
+            raise problem or ValueError(f"{name} cannot be passed")
         return able[0]
 
     def _vocabulary(self) -> int:
@@ -221,20 +222,36 @@ class Called:
         return out.shape[-1] if not tables or out.shape[-1] in tables else min(out.shape[-1], tables[0])
 
 
+class WithoutModule:
+    """An adapter that somebody wrote without `module`; the object itself stays as it is.
+
+    Args:
+        adapter: The object.
+    """
+
+    module = None
+
+    def __init__(self, adapter: Any) -> None:
+        self.adapter = adapter
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.adapter, name)
+
+
 def adapt(model: Any, *, vocabulary: int | None = None) -> Adapter:
     """Makes an adapter of a model.
 
     Args:
-        model: an object that has `logits` and the other names of `Adapter`, a `posenc.Transformer`, a model of
+        model: An object that has `logits` and the other names of `Adapter`, a `posenc.Transformer`, a model of
             transformers, any module, or a function of tokens. Arguments of forward are recognised by their names:
             positions, position_ids, pos or input_pos; attention_mask, padding_mask or mask.
-        vocabulary: how many different tokens there are; found by trying unless given.
+        vocabulary: How many different tokens there are. Default: what the model itself tells, by its logits and tables.
 
     Returns:
         The adapter.
 
     Raises:
-        ValueError: if it cannot be called, has weights without values, or returns no logits.
+        ValueError: If it cannot be called, has weights without values, or returns no logits.
 
     Example:
         >>> from posenc.audit import adapt
@@ -242,9 +259,7 @@ def adapt(model: Any, *, vocabulary: int | None = None) -> Adapter:
         9
     """
     if all(hasattr(model, name) for name in ("logits", "takes_positions", "takes_mask", "vocabulary")):
-        if not hasattr(model, "module"):
-            model.module = None
-        return model
+        return model if hasattr(model, "module") else WithoutModule(model)
     model = getattr(model, "_orig_mod", model)  # what torch.compile wraps
     if not callable(model):
         raise Unfit(f"{type_name(model)} cannot be called: pass a module, a function of tokens, or an Adapter")
@@ -254,7 +269,7 @@ def adapt(model: Any, *, vocabulary: int | None = None) -> Adapter:
     if isinstance(model, nn.Module) and hasattr(getattr(model, "config", None), "model_type"):
         of_transformers = importlib.import_module("posenc.audit.adapters.hf.adapter")  # which knows transformers
         return of_transformers.TransformersAdapter(model)
-    if any(c.__module__ == "posenc.transformer.model" and c.__name__ == "Transformer" for c in type(model).__mro__):
+    if isinstance(model, Transformer):
         return Own(model)
     return Called(model, vocabulary)
 

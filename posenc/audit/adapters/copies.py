@@ -31,12 +31,12 @@ def copied(model: Any, dtype: torch.dtype | None = None) -> Any:
     """A copy of a module, of a method of one, or of an adapter.
 
     Args:
-        model: what has a module.
-        dtype: of the copy's floating-point weights; as they are unless given. They are cast one by one, so that there
-            is never a second copy.
+        model: Anything that has a module.
+        dtype: The dtype of the copy's floating-point weights. They are cast one by one, so that there is never a second
+            copy. Default: the dtypes that they have.
 
     Raises:
-        Uncopied: if it cannot be copied, or the copy has a part or a tensor of the original.
+        Uncopied: If it cannot be copied, or the copy has a part or a tensor of the original.
     """
     module = module_of(model)
     assert module is not None
@@ -45,14 +45,16 @@ def copied(model: Any, dtype: torch.dtype | None = None) -> Any:
     cast: dict[int, Any] = {} if dtype is None else {id(p): q for p, q in _cast(module, dtype)}
     try:
         copy_of_model = copy.deepcopy(model, cast)
-        if copy_of_model is not model and hasattr(copy_of_model, "logits") and module_of(copy_of_model) is module:  # it has it from its class
+        if (
+            copy_of_model is not model and hasattr(copy_of_model, "logits") and module_of(copy_of_model) is module
+        ):  # it has it from its class
             copy_of_model.module = copy.deepcopy(module, cast)
     except (Exception, SystemExit) as error:  # locks, handles, tensors with a history: a module may hold anything
         raise Uncopied(first_line(error, 60) or type(error).__name__) from error
     new = module_of(copy_of_model)
     assert new is not None
     if (shared := _shared(module, new)) is not None:
-        raise Uncopied(f"a copy shares {shared} with it")
+        raise Uncopied(f"a copy shares {shared} with the original")
     return copy_of_model if dtype is None else _to(copy_of_model, dtype)
 
 

@@ -15,7 +15,7 @@ class Own:
     """Asks a `posenc.Transformer`; it offers no reordering of its cache.
 
     Args:
-        model: the model.
+        model: The model.
     """
 
     takes_positions = takes_mask = True
@@ -44,6 +44,6 @@ class Own:
         state = copy.deepcopy(state)
         for cache in state:
             if cache.seen > len(cache):
-                raise Refused("a window has dropped tokens, and they cannot come back")
+                raise Refused("its window has dropped tokens, which cannot be restored")
             cache.keep(torch.arange(len(cache) - n))
         return state

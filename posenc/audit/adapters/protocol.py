@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 TURN = threading.RLock()
-"""Held by an audit: what it changes is the process's, as warnings are, and two threads would undo it for each other."""
+"""Held by an audit, since it changes what belongs to the process, such as filters of warnings."""
 
 
 class Refused(Exception):
@@ -24,7 +24,7 @@ class Unfit(ValueError):
 
 
 class Ended(Exception):
-    """The model ends the program, as `sys.exit` does; it is told like any other exception of a model."""
+    """The model ends the program, as `sys.exit` does; it is reported like any other exception of a model."""
 
 
 @runtime_checkable
@@ -62,14 +62,14 @@ class Adapter(Protocol):
 
         Args:
             tokens: int64 (B, L).
-            positions: int64 (B, L); the model's own unless given.
+            positions: int64 (B, L). Default: the model's own.
             mask: int64 (B, L), 1 for real tokens and 0 for padding.
 
         Returns:
             (B, L, V).
 
         Raises:
-            Refused: if the model has no such argument.
+            Refused: If the model has no such argument.
         """
         ...
 
@@ -106,7 +106,7 @@ def ask(function: Callable[..., Any], *given: Any, **named: Any) -> Any:
     Logits come back as a copy, too: it may use the same memory in its next call.
 
     Raises:
-        Ended: if it ends the program.
+        Ended: If it ends the program.
     """
     names = ("tokens", "state", "positions", "mask") if len(given) == 4 else ("tokens", "positions", "mask")
     inputs = [*zip(names, given, strict=False), *named.items()]
@@ -144,7 +144,7 @@ def logits_of(out: Any) -> Tensor:
     """The logits (B, L, V) in what a model returned: a tensor, `.logits`, an entry of that name, or part of a tuple.
 
     Raises:
-        Unfit: if there are none.
+        Unfit: If there are none.
     """
     if isinstance(out, dict) and "logits" in out:
         out = out["logits"]

@@ -1,4 +1,4 @@
-"""Verdicts by cause: what a number means is decided by other tests, its partners, and the sentence says by which."""
+"""Verdicts by cause: other tests, the partners, decide what a number means, and the sentence names them."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ def comparable(m: Measures) -> bool:
 
 def _incomparable(again: Measurement) -> str:
     if again.raised:
-        return "The model raises where a text is given twice (again)"
+        return "The model raises an error when a text is given twice (again)"
     if again.details["finite"] < 1:
         return "Logits are not finite (again)"
-    return "No answer is the same twice (again)"
+    return "Two calls with the same text disagree (again)"
 
 
 def _healed(judgement: Judgement, words: str, explained: str) -> Judgement:
@@ -55,21 +55,21 @@ def _healed(judgement: Judgement, words: str, explained: str) -> Judgement:
 def _general(measured: Measurement, m: Measures) -> Judgement | None:
     """What holds of any test: it does not apply, it raised, or what came back is not finite."""
     if measured.raised:
-        return Judgement(Verdict.ERROR, f"The model raised in this test, and the others went on: {measured.refused}")
+        return Judgement(
+            Verdict.ERROR, f"The model raised an error in this test; the others went on: {measured.refused}"
+        )
     if measured.refused is not None:
         return Judgement(NONE, f"{measured.refused[0].upper()}{measured.refused[1:]}.")
     if measured.off is not None and measured.off != measured.off and measured.name != "again":
         return Judgement(
             FAILS,
             "Logits are not finite in this call.",
-            "a row of scores that is masked everywhere, or a mask of finfo.min that overflows",
+            "a row of scores that is masked entirely, or a mask of finfo.min that overflows",
         )
     return None
 
 
 def _plain(measured: Measurement, m: Measures) -> Judgement:
-    return (
-        Judgement(PASS)
-        if m.ok(measured.name)
-        else Judgement(FAILS, f"Logits change by {number(measured.off)} of their size.")
-    )
+    if m.ok(measured.name):
+        return Judgement(PASS)
+    return Judgement(FAILS, f"Logits change by {number(measured.off)} times their root mean square.")

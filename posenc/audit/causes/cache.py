@@ -7,13 +7,18 @@ from posenc.audit.causes.sight import ahead, encoder
 from posenc.audit.measures import Measures
 from posenc.audit.probe import Measurement
 
+OTHER_DEFAULT = "Positions 0, 1, 2, … are not the model's default (arange), and so it is here."
+
 
 def _inherited(m: Measures, *before: str) -> Judgement | None:
     """A failure that a simpler test explains."""
     if m.bad("future"):
         return Judgement(PROPERTY if encoder(m) else FAILS, ahead(m))
     if m.bad("prefix"):
-        return Judgement(FAILS, "It follows from the length of the text (prefix): what is cached knew a shorter one.")
+        return Judgement(
+            FAILS,
+            "It follows from `prefix`: logits depend on the text's length, which was shorter when they were cached.",
+        )
     for name in before:
         if m.bad(name):
             return follows(name, m)
@@ -21,14 +26,14 @@ def _inherited(m: Measures, *before: str) -> Judgement | None:
 
 
 def _place(m: Measures) -> str:
-    """At which position the first cached token lies, in words, if it is a wrong one."""
+    """Which position the first cached token gets, in words, if it is a wrong one."""
     if not m.ok("step_place"):
         return ""
     place, right = (m["step_place"].details[key] for key in ("place", "right"))
     if place == right:
         return ""
-    how = {0: "positions begin again at 0", right + 1: "one is added", right - 1: "one is missing"}.get(place, "")
-    return f"the first cached token lies at {place} and not at {right} (step_place)" + (f": {how}" if how else "")
+    how = {0: "positions restart at 0", right + 1: "one too many", right - 1: "one too few"}.get(place, "")
+    return f"the first cached token gets position {place} instead of {right} (step_place)" + (f": {how}" if how else "")
 
 
 @judges("step")
@@ -41,33 +46,36 @@ def _step(measured: Measurement, m: Measures) -> Judgement:
     if first is not None and first < prompt:
         return Judgement(
             FAILS,
-            f"The prompt itself, from token {first} on, differs as soon as a cache is kept.",
-            "what depends on whether a cache is there: masks, positions, another kernel",
+            f"Logits of the prompt itself differ from token {first} on as soon as a cache is kept.",
+            "what depends on whether there is a cache: masks, positions, a different kernel",
         )
     place = _place(m)
     if m.ok("step_ids"):
         return Judgement(
             FAILS,
-            "With positions it passes (step_ids), so it is positions in the cached path"
+            "It passes when positions are given (step_ids), so the cached path computes wrong positions"
             + (f"; {place}." if place else "."),
-            "where positions are made when there is a cache: they go on from its length",
+            "where positions are made when there is a cache: they continue from its length",
         )
     if place:
         return Judgement(
-            FAILS, f"In the cached path {place}.", "positions of a call with a cache: they go on from its length"
+            FAILS,
+            f"In the cached path, {place}.",
+            "positions of a call with a cache: they continue from its length",
         )
     if first is not None and first > prompt:
+        after = first - prompt
         return Judgement(
             FAILS,
-            f"It goes well up to token {first}, {first - prompt} after the prompt.",
-            "what happens after so many tokens: a window, a full buffer, an eviction",
+            f"Logits match up to token {first}, {after} {'token' if after == 1 else 'tokens'} after the prompt.",
+            "what happens after that many tokens: a window, a full buffer, an eviction",
         )
-    partner = "positions that are given do not help (step_ids)" if m.bad("step_ids") else "no positions can be given"
+    partner = "giving positions does not help (step_ids)" if m.bad("step_ids") else "the model takes no positions"
     return Judgement(
         FAILS,
-        f"The first cached token is wrong, and {partner}.",
-        "what is kept: keys turned once, by their own positions, or kept raw and turned with the queries; the mask of "
-        "one query; the axis of concatenation",
+        f"Logits of the first cached token are wrong, and {partner}.",
+        "the cached keys, rotated once by their own positions, or kept unrotated and rotated with the queries; the "
+        "mask of a single query; the axis of concatenation",
     )
 
 
@@ -78,15 +86,13 @@ def _step_ids(measured: Measurement, m: Measures) -> Judgement:
     if (judgement := _inherited(m)) is not None:
         return judgement
     if m.bad("arange"):
-        return Judgement(
-            PROPERTY, "Positions that are given are others than the model's own (arange), and so it is here."
-        )
+        return Judgement(PROPERTY, OTHER_DEFAULT)
     if m.bad("step"):
         return follows("step", m)
     return Judgement(
         FAILS,
-        "Without positions it passes (step): given ones are used otherwise when there is a cache.",
-        "whether positions are added to the cache's length twice",
+        "It passes without positions (step): with a cache, explicit positions are used in another way.",
+        "whether the cache's length is added to positions that count it already",
     )
 
 
@@ -96,9 +102,9 @@ def _step_left(measured: Measurement, m: Measures) -> Judgement:
         if m.bad("step_left_default") and m.ok("left_pad") and m.ok("step"):
             return Judgement(
                 FAILS,
-                "It passes with positions alone: without, a cached call counts padding, and one pass does not "
-                "(left_pad).",
-                "positions of a cached call: the number of real tokens before, and not the length of the cache",
+                "It passes only when positions are given: without them, a cached call counts padding, and a single "
+                "pass does not (left_pad).",
+                "positions of a cached call: the number of real tokens before it, not the length of the cache",
                 m.size("step_left_default"),
             )
         return Judgement(PASS)
@@ -108,8 +114,8 @@ def _step_left(measured: Measurement, m: Measures) -> Judgement:
         return JUDGES["left_pad"](measured, m)
     return Judgement(
         FAILS,
-        "Neither a cache (step) nor padding (left_pad_ids) fails alone.",
-        "the mask in the cached path: it has to cover the past as well, so the cache must keep it or be given it",
+        "A cache alone passes (step), and so does padding alone (left_pad_ids), but not both together.",
+        "the mask in the cached path: it covers the past as well, so the cache must keep it or be given it",
     )
 
 
@@ -122,19 +128,19 @@ def _chunks(measured: Measurement, m: Measures) -> Judgement:
     if m.bad("chunk_ahead"):
         return Judgement(
             FAILS,
-            "One token at a time passes (step); in a chunk, tokens see later ones (chunk_ahead).",
-            "the causal mask of several queries with a past: its diagonal lies at the cache's length",
+            "One token at a time passes (step), but tokens of a chunk see later ones of it (chunk_ahead).",
+            "the causal mask of several queries with a past: its diagonal starts at the cache's length",
         )
     if m.ok("chunks_ids"):
         return Judgement(
             FAILS,
-            "With positions it passes (chunks_ids), and one token at a time does too (step).",
-            "positions of several tokens on top of a cache",
+            "It passes when positions are given (chunks_ids), and one token at a time passes too (step).",
+            "positions of several tokens that are added to a cache",
         )
     return Judgement(
         FAILS,
-        "One token at a time passes (step), several on top of a cache do not.",
-        "the mask of several queries with a past, and states that a call with several tokens begins anew",
+        "One token at a time passes (step), but several tokens added to a cache do not.",
+        "the mask of several queries with a past, and states that a call with several tokens resets",
     )
 
 
@@ -143,13 +149,13 @@ def _chunks_ids(measured: Measurement, m: Measures) -> Judgement:
     if m.ok(measured.name):
         return Judgement(PASS)
     if m.bad("arange"):
-        return Judgement(
-            PROPERTY, "Positions that are given are others than the model's own (arange), and so it is here."
-        )
-    if m.bad("chunks") or m.bad("step_ids"):
-        name = "chunks" if m.bad("chunks") else "step_ids"
-        return follows(name, m)
-    return Judgement(FAILS, "Without positions it passes (chunks).", "positions of several tokens on top of a cache")
+        return Judgement(PROPERTY, OTHER_DEFAULT)
+    for name in ("chunks", "step_ids"):
+        if m.bad(name):
+            return follows(name, m)
+    return Judgement(
+        FAILS, "It passes without positions (chunks).", "positions of several tokens that are added to a cache"
+    )
 
 
 @judges("reorder")
@@ -161,22 +167,24 @@ def _reorder(measured: Measurement, m: Measures) -> Judgement:
     if measured.details["plain"] <= m.tolerance and m.bad("step_left"):
         return Judgement(
             PASS,
-            "Texts of one length pass; a padded one fails already where it stays in its row (step_left).",
+            "Texts of equal length pass; a padded text fails even where rows keep their order (step_left).",
             off=measured.details["plain"],
         )
     if m.bad("reorder_none"):
         return Judgement(
-            FAILS, "Rows that stay in their order fail too (reorder_none).", "what reorder returns, a batch of two"
+            FAILS,
+            "It fails even when rows keep their order (reorder_none).",
+            "what reorder returns, and batches of two",
         )
     if measured.details["plain"] <= m.tolerance:
         return Judgement(
             FAILS,
-            "Texts of one length pass, others do not: what says where each begins stays behind.",
-            "tables of the cache beside keys and values: positions, masks, lengths",
+            "Texts of equal length pass, texts of different lengths do not: where each text begins is not reordered.",
+            "tensors of the cache beside keys and values: positions, masks, lengths",
         )
     return Judgement(
         FAILS,
-        "The row that goes on has another row's past, in part or all of it.",
+        "After reordering, a row continues from the past of another row, in whole or in part.",
         "every tensor of the cache, in every layer: keys, values, states of convolution and recurrence",
     )
 
@@ -190,11 +198,11 @@ def _crop(measured: Measurement, m: Measures) -> Judgement:
     if m.ok("crop_ids"):
         return Judgement(
             FAILS,
-            "With positions it passes (crop_ids), so keys are taken back and positions are not.",
+            "It passes when positions are given (crop_ids): keys are removed, but positions are not reset.",
             "counters beside the cache, such as a next position",
         )
     return Judgement(
         FAILS,
-        "Tokens that were taken back still act.",
-        "every tensor of the cache, in every layer, and what a mask or a window still counts",
+        "Removed tokens still change the logits.",
+        "every tensor of the cache, in every layer, and lengths that a mask or a window still counts",
     )

@@ -17,14 +17,16 @@ def _generate(measured: Measurement, m: Measures) -> Judgement:
     if m.bad("generate_nocache"):
         return Judgement(
             FAILS,
-            "Without a cache it fails too (generate_nocache): generate gives other positions, or another mask, "
-            "than forward makes itself." + (" Forward does not count from 0 (arange)." if m.bad("arange") else ""),
-            "what generate passes as positions, beside what forward makes when it gets none",
+            "It fails without a cache too (generate_nocache): generate passes other positions, or another mask, than "
+            "forward makes itself." + (" Forward does not count from 0 (arange)." if m.bad("arange") else ""),
+            "what generate passes as positions, compared with what forward makes when it gets none",
         )
     if m.bad("step"):
         return follows("step", m)
     return Judgement(
-        FAILS, "Without a cache it passes (generate_nocache), and by hand too (step).", "what generate gives a step"
+        FAILS,
+        "It passes without a cache (generate_nocache), and so do calls of forward with a cache (step).",
+        "what generate passes to each step",
     )
 
 
@@ -47,18 +49,18 @@ def _generate_otherwise(measured: Measurement, m: Measures) -> Judgement:
         if m.bad("left_pad") and m.ok("left_pad_ids"):
             return Judgement(
                 FAILS,
-                "Positions that are given would heal it (left_pad_ids), and generate gives none.",
+                "Passing positions fixes it (left_pad_ids); generate does not pass them.",
                 "whether generate makes positions from the mask for this class",
             )
         if m["left_pad_ids"].off is None and m.bad("left_pad"):
             return JUDGES["left_pad"](measured, m)
         look = "positions and mask that generate makes from padding"
     elif measured.name == "static":
-        look = "what is indexed by the length of the keys, which is that of the whole buffer in a static cache"
+        look = "what is indexed by the number of keys, which in a static cache is the size of the whole buffer"
     else:
         if m.bad("chunks"):
             return follows("chunks", m)
-        look = "several new tokens on top of a cache"
+        look = "several new tokens that are added to a cache"
     return Judgement(FAILS, "Plain generation passes (generate).", look)
 
 
@@ -69,10 +71,9 @@ def _sequences(measured: Measurement, m: Measures) -> Judgement:
     for name in ("generate", "reorder") if measured.name == "beams" else ("generate", "chunks"):
         if m.bad(name):
             return follows(name, m)
-    details = measured.details
+    rows, of = measured.details.get("rows", "Some"), measured.details.get("of", "the")
     return Judgement(
         FAILS,
-        f"{details.get('rows', 'Some')} of {details.get('of', 'the')} sequences differ, though one beam passes "
-        "(generate).",
+        f"{rows} of {of} sequences differ, though greedy decoding passes (generate).",
         "how rows of the cache are reordered" if measured.name == "beams" else "how rejected tokens leave the cache",
     )

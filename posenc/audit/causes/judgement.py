@@ -1,4 +1,4 @@
-"""What a verdict is made of, and what decides it: one function for each test, registered under its name."""
+"""What a verdict consists of, and what decides it: a function for each test, registered under its name."""
 
 from __future__ import annotations
 

@@ -12,14 +12,14 @@ def _packed_ids(measured: Measurement, m: Measures) -> Judgement:
     if m.ok(measured.name):
         return Judgement(PASS)
     if m.knows("recurrent"):
-        return Judgement(PROPERTY, "A state passes from one document to the next.")
+        return Judgement(PROPERTY, "A recurrent state passes from one document to the next.")
     if m.knows("packs"):
         return Judgement(
             FAILS,
-            "The second document sees the first, though positions that begin again should separate them.",
+            "The second document sees the first, although positions that restart should separate them.",
             "whether positions reach the function that makes the mask",
         )
-    return Judgement(PROPERTY, "Positions that begin again do not separate documents here: that takes a mask.")
+    return Judgement(PROPERTY, "Positions that restart do not separate documents in this model: a mask is needed.")
 
 
 @judges("packed_default")
@@ -28,6 +28,6 @@ def _packed_default(measured: Measurement, m: Measures) -> Judgement:
         return Judgement(PASS)
     if m.ok("packed_ids"):
         return Judgement(
-            PROPERTY, "Documents are separate only where no cache is kept (packed_ids): in training, use_cache=False."
+            PROPERTY, "Documents are separated only without a cache (packed_ids): train with use_cache=False."
         )
     return JUDGES["packed_ids"](measured, m)

@@ -13,13 +13,13 @@ def _mask_at_fault(m: Measures) -> Judgement | None:
     if m.bad("ones"):
         return Judgement(
             FAILS,
-            f"A mask that says all tokens are real changes logits by {number(m.size('ones'))} (ones).",
-            "what 1 and 0, True and False mean in the mask, and what is added to the scores",
+            f"A mask that marks every token as real changes logits by {number(m.size('ones'))} (ones).",
+            "what 1 and 0, or True and False, mean in the mask, and what is added to the scores",
         )
     if m.ok("mask_seen"):
         return Judgement(
             FAILS,
-            "The mask changes nothing: masked padding gives what unmasked padding gives (mask_seen).",
+            "The mask has no effect: masked and unmasked padding give the same logits (mask_seen).",
             "whether the mask reaches attention, in every backend",
         )
     return None
@@ -30,15 +30,15 @@ def _right_pad(measured: Measurement, m: Measures) -> Judgement:
     if m.ok(measured.name):
         return Judgement(PASS)
     if m.bad("prefix") and not m.bad("future"):
-        return Judgement(FAILS, "It follows from the length of the text (prefix).")
+        return Judgement(FAILS, "It follows from `prefix`: earlier logits depend on the text's length.")
     if (judgement := _mask_at_fault(m)) is not None:
         return judgement
     if m.bad("future") and not encoder(m):
         return Judgement(FAILS, ahead(m))
     return Judgement(
         FAILS,
-        "The mask does something (mask_seen), and tokens still see padding after them.",
-        "the side of the mask: queries or keys; and positions that are counted from the end",
+        "The mask has an effect (mask_seen), but tokens still see padding after them.",
+        "whether the mask is applied to keys or to queries, and positions that are counted from the end",
     )
 
 
@@ -49,32 +49,32 @@ def _left_pad(measured: Measurement, m: Measures) -> Judgement:
     if (judgement := _mask_at_fault(m)) is not None:
         return judgement
     if m.knows("recurrent"):
-        return Judgement(PROPERTY, "A state passes through padding, also where it is masked.")
+        return Judgement(PROPERTY, "A recurrent state passes through padding even where it is masked.")
     absolute = m.bad("shift") or (m["shift"].off is None and m.bad("constant"))
     if m.ok("left_pad_ids"):
         if absolute:
             return Judgement(
                 PROPERTY,
-                "Absolute positions count padding unless they are given, and with positions it passes (left_pad_ids).",
+                "By default, absolute positions count padding; with explicit positions it passes (left_pad_ids).",
             )
         return Judgement(
             FAILS,
-            "Positions that are given heal it (left_pad_ids), and a shift changes nothing (shift), so positions "
-            "that are made from the mask are no shift of the right ones.",
+            "Passing positions fixes it (left_pad_ids). A shift changes nothing (shift), so the positions that are "
+            "made from the mask are not the right ones shifted.",
             "how positions are made from the mask",
         )
     if m["left_pad_ids"].off is None and m.bad("constant"):
-        return Judgement(PROPERTY, "Absolute positions count padding, and there is no argument to give others.")
+        return Judgement(PROPERTY, "Absolute positions count padding, and the model takes no others.")
     if m.bad("constant") and m.ok("stretch"):
         return Judgement(
             FAILS,
-            "Absolute positions count padding, and those that are given change nothing (stretch).",
+            "Absolute positions count padding, and explicit positions have no effect (stretch).",
             "whether the argument reaches the encoding",
         )
     return Judgement(
         FAILS,
-        "The mask does something (mask_seen), and padding still counts.",
-        "the axis of the mask, which is one of keys, and layers or backends that do not get it",
+        "The mask has an effect (mask_seen), but padding still changes the logits.",
+        "the axis of the mask, which is that of keys, and layers or backends that do not get it",
     )
 
 
@@ -90,11 +90,11 @@ def _rows(measured: Measurement, m: Measures) -> Judgement:
     if m.ok(measured.name):
         return Judgement(PASS)
     if m.bad("neighbours"):
-        return Judgement(FAILS, "It follows from other texts in the batch (neighbours).")
+        return Judgement(FAILS, "It follows from `neighbours`: other sequences in the batch change the result.")
     if m.ok("left_pad_ids"):
         return Judgement(
             FAILS,
-            "Alone it passes (left_pad_ids), beside a longer text it does not: the rows share something.",
-            "indexing with [0] or [:1]: positions, mask or a length of the first row that serve all rows",
+            "It passes alone (left_pad_ids), but not beside a longer text: rows share something.",
+            "indexing with [0] or [:1]: positions, mask or a length of the first row, used for all rows",
         )
     return JUDGES["left_pad"](measured, m)

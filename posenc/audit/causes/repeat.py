@@ -17,12 +17,12 @@ def _again(measured: Measurement, m: Measures) -> Judgement:
     if m.ok("again_seeded"):
         return Judgement(
             FAILS,
-            "The model is random: with the same seed twice it gives the same (again_seeded).",
-            "dropout that is on in eval mode, noise, or sampling",
+            "The model is random: two calls with the same seed agree (again_seeded).",
+            "dropout that is active in eval mode, noise, or sampling",
         )
     return Judgement(
         FAILS,
-        "The model keeps something from call to call: the same seed does not help (again_seeded).",
+        "The model keeps state between calls: fixing the seed does not help (again_seeded).",
         "attributes and buffers that forward changes, such as a counter of positions or a cache",
     )
 
@@ -34,12 +34,13 @@ def _neighbours(measured: Measurement, m: Measures) -> Judgement:
     if m.bad("neighbours_copies"):
         return Judgement(
             FAILS,
-            "A text's row in the batch matters: the second of three copies differs too (neighbours_copies).",
+            "The result depends on the row in the batch: the second of three copies differs too (neighbours_copies).",
             "positions or masks made from the batch size, as when code for (L, B, D) gets (B, L, D)",
         )
     return Judgement(
         FAILS,
-        "The texts beside it matter, since copies of it do not (neighbours_copies).",
+        "The result depends on the other sequences in the batch; copies of the text do not change it "
+        "(neighbours_copies).",
         "what is computed over the batch: norms, routing with a capacity, reshapes that mix rows",
     )
 
@@ -50,8 +51,8 @@ def _fresh(measured: Measurement, m: Measures) -> Judgement:
         return Judgement(PASS)
     return Judgement(
         FAILS,
-        f"After {m.probe.room} tokens the same text gives other logits, though not twice in a row (again).",
-        "what grows with the longest text so far, such as a base or table that is enlarged and never made small again",
+        f"After a text of {m.probe.room} tokens the model gives other logits, though two calls in a row agree (again).",
+        "what grows with the longest text so far, such as a base or a table that is enlarged and never reset",
     )
 
 
@@ -63,7 +64,7 @@ def _inputs(measured: Measurement, m: Measures) -> Judgement:
     names = " and ".join([", ".join(list(changed)[:-1]), list(changed)[-1]]).removeprefix(" and ")
     return Judgement(
         FAILS,
-        f"A call changes its {names} in place: {max(changed.values()):.0%} of the entries. Whoever uses them "
-        "afterwards, as generation and a loss do, gets others. (The other tests give copies.)",
+        f"A call changes its {names} in place: {max(changed.values()):.0%} of the entries. Code that uses them "
+        "afterwards, such as generation or a loss, gets wrong values. (The other tests pass copies.)",
         "operations in place on arguments, such as masked_fill_, clamp_ or +=: clone first",
     )

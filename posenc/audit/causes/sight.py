@@ -18,7 +18,7 @@ def encoder(m: Measures) -> bool:
 
 def ahead(m: Measures) -> str:
     """Why a test fails that compares with the whole text, if a token sees ahead; "" if none does."""
-    return "It follows from tokens that see ahead (future)." if m.bad("future") else ""
+    return "It follows from `future`: tokens see later ones." if m.bad("future") else ""
 
 
 @judges("future")
@@ -28,22 +28,22 @@ def _future(measured: Measurement, m: Measures) -> Judgement:
     if encoder(m):
         return Judgement(
             PROPERTY,
-            "Every token sees all others, as in an encoder. If it is meant as a decoder, it has no causal mask.",
+            "Every token sees all others, as in an encoder. A decoder would need a causal mask.",
         )
     spans = [span for _, seen, span in measured.details["ahead"] if seen]
     if all(seen == at for at, seen, _ in measured.details["ahead"]):
-        why = "the model says that it is causal" if m.knows("causal") else "there is a cache, whose tokens cannot"
-        return Judgement(FAILS, f"Every token sees all others, and yet {why}.", "the causal mask")
+        why = "the model says that it is causal" if m.knows("causal") else "it has a cache, which serves causal models"
+        return Judgement(FAILS, f"Every token sees all others, although {why}.", "the causal mask")
     if spans and max(spans) <= m.probe.n // 4:
         many = f"{max(spans)} token{'s' if max(spans) > 1 else ''}"
         return Judgement(
             FAILS,
-            f"Tokens see up to {many} ahead, all layers together.",
+            f"Tokens see up to {many} ahead, over all layers together.",
             "the diagonal of the causal mask, and convolutions that are padded on both sides",
         )
     return Judgement(
         FAILS,
-        "Some earlier tokens see a later one, and others do not.",
+        "Some tokens see a later one, and others do not.",
         "axes that are permuted or reshaped on the way to the scores, and biases laid out for another axis",
     )
 
@@ -68,30 +68,31 @@ def _order(measured: Measurement, m: Measures) -> Judgement:
     if measured.off:
         return Judgement(
             PROPERTY,
-            "The order of tokens is hardly seen, so other tests see little too: attention is nearly uniform "
-            "at these weights, or the model uses its past little.",
+            "The order of tokens hardly matters, so the other tests can find little: attention is nearly uniform with "
+            "these weights, or the model hardly uses its past.",
         )
-    return Judgement(PROPERTY, "The last logit does not see the order of the tokens before it.")
+    return Judgement(PROPERTY, "The last logits do not depend on the order of the tokens before them.")
 
 
 @judges("reach")
 def _reach(measured: Measurement, m: Measures) -> Judgement:
     far, room = measured.details["far"], measured.details["room"]
     if far < 0:
-        return Judgement(PROPERTY, "The first token changes nothing.")
+        return Judgement(PROPERTY, "The first token changes no logits.")
     if m.reach is not None and far > m.reach:
         return Judgement(
             FAILS,
-            f"The first token acts on {far} later ones, and windows of the configuration allow {m.reach}.",
+            f"The first token changes logits of {far} later ones, but the configuration's windows allow {m.reach}.",
             "whether the mask of the window is applied in this path",
         )
     if far == 0:
-        return Judgement(PROPERTY, "The first token acts on no later one.")
+        return Judgement(PROPERTY, "The first token changes only its own logits.")
     if far < room - 1:
         return Judgement(
-            PROPERTY, f"The first token acts on the next {far} of {room - 1}: a window, or attention that fades."
+            PROPERTY,
+            f"The first token changes logits of the next {far} of {room - 1}: a window, or attention that fades.",
         )
-    return Judgement(PASS, f"The first token acts on all {room - 1} that follow.")
+    return Judgement(PASS, f"The first token changes the logits of all {room - 1} that follow.")
 
 
 @judges("gradient")
@@ -101,11 +102,12 @@ def _gradient(measured: Measurement, m: Measures) -> Judgement:
     if measured.details["lost"]:
         return Judgement(
             FAILS,
-            f"Tokens at {measured.details['lost']} change the last logits and get no gradient.",
+            f"Tokens at positions {measured.details['lost']} change the last logits, but get no gradient.",
             "detach, no_grad, rounding or argmax on the way from the embedding",
         )
     if measured.details["unseen"]:
         return Judgement(
-            PROPERTY, f"Tokens at {measured.details['unseen']} get none, and change nothing: they are not selected."
+            PROPERTY,
+            f"Tokens at positions {measured.details['unseen']} get no gradient, and change nothing: none is selected.",
         )
     return Judgement(PASS)

@@ -55,9 +55,9 @@ def check(
     """Registers a test under its function's name.
 
     Args:
-        question: what it asks, in words; the row's title in a report.
-        more: whether it runs only if it is asked for.
-        partner: whether it only decides what another test means, and has no row.
+        question: What it asks, in words; the row's title in a report.
+        more: Whether it runs only if it is asked for.
+        partner: Whether it only decides what another test means, and has no row.
     """
 
     def register(run: Callable[[Probe], float | Outcome]) -> Callable[[Probe], float | Outcome]:

@@ -72,10 +72,10 @@ def chunk_ahead(p: Probe) -> float:
     return p.off(a[:, first:-1], b[:, first:-1])
 
 
-@check("rows of the cache in another order, as in beam search: the right row goes on?")
+@check("rows of the cache change their order, as in beam search: does the right row go on?")
 def reorder(p: Probe) -> Outcome:
     """Two texts, and where there is a mask also two texts of different length, so that their positions differ."""
-    move = p.able("reorder", "has no reorder of its cache")
+    move = p.able("reorder", "cannot reorder its cache")
     plain, padded = _reordered(p, move, 0), None
     if p.adapter.takes_mask:
         padded = _reordered(p, move, PADS)
@@ -84,16 +84,16 @@ def reorder(p: Probe) -> Outcome:
 
 @check("rows of the cache in the order that they have", partner=True)
 def reorder_none(p: Probe) -> float:
-    move = p.able("reorder", "has no reorder of its cache")
+    move = p.able("reorder", "cannot reorder its cache")
     return _reordered(p, lambda state, order: move(state, torch.arange(2, device=p.device)), 0, right=0)
 
 
-@check("three tokens are taken back: does the text go on as without them?")
+@check("the last three tokens are removed: does the text go on as without them?")
 def crop(p: Probe) -> Outcome:
     return _cropped(p, with_positions=False)
 
 
-@check("three tokens are taken back, and positions are given", partner=True)
+@check("the last three tokens are removed, and positions are given", partner=True)
 def crop_ids(p: Probe) -> Outcome:
     return _cropped(p, with_positions=True)
 
@@ -153,7 +153,7 @@ def _reordered(p: Probe, move: object, pads: int, right: int = 1) -> float:
 
 
 def _cropped(p: Probe, with_positions: bool) -> Outcome:
-    cut = p.able("crop", "has no crop of its cache")
+    cut = p.able("crop", "cannot crop its cache")
     n = p.n // 2
     x = torch.cat((p.x[:, :n], p.text(3, seed=7)), 1)
     _, state = p.run([n, 1, 1, 1], tokens=x)

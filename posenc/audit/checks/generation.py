@@ -53,7 +53,7 @@ def lookup(p: Probe) -> Outcome:
 @check("generate on a cache of the first turn: as in one pass?", more=True)
 def generate_on(p: Probe) -> float:
     """A second turn: several new tokens at once on top of a cache, which then decodes on."""
-    step = p.able("step", "has no cache that can be given by hand")
+    step = p.able("step", "takes no cache as an argument")
     first, start = p.n // 3, 7 * p.n // 12
     p.in_time()
     _, state = step(p.x[:, :first], None)
@@ -82,5 +82,9 @@ def _against_pass(p: Probe, x: Tensor | None = None, start: int | None = None, *
 
 def _differing(sequences: Tensor, expected: Tensor) -> Outcome:
     """The share of rows that are not the same."""
-    rows = (sequences != expected).any(-1) if sequences.shape == expected.shape else torch.ones(len(sequences), dtype=torch.bool)
+    rows = (
+        (sequences != expected).any(-1)
+        if sequences.shape == expected.shape
+        else torch.ones(len(sequences), dtype=torch.bool)
+    )
     return Outcome(float(rows.double().mean()), details={"rows": int(rows.sum()), "of": len(rows)})

@@ -1,4 +1,4 @@
-"""Are two documents in one row separate where positions begin again?"""
+"""Are two documents in one row separate where positions restart?"""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from posenc.audit.probe import Probe
 FIRST = 9
 
 
-@check("after another document, positions begin again: the same logits?")
+@check("positions restart after another document: the same logits?")
 def packed_ids(p: Probe) -> float:
     x, positions = _packed(p)
     return p.off(p.logits(x, positions)[:, FIRST:], p.full)
@@ -19,7 +19,7 @@ def packed_ids(p: Probe) -> float:
 
 @check("the same, with the cache left to its default?")
 def packed_default(p: Probe) -> float:
-    logits = p.able("logits_by_default", "has no argument that says whether a cache is kept")
+    logits = p.able("logits_by_default", "has no argument that switches the cache off")
     p.in_time()
     x, positions = _packed(p)
     return p.off(logits(x, positions)[:, FIRST:], p.full)

@@ -13,14 +13,14 @@ from posenc.audit.probe import ENDS, Probe
 FAR = 32768
 
 
-@check("the same token everywhere: do logits differ between places?")
+@check("the same token everywhere: do logits differ by position?")
 def constant(p: Probe) -> float:
     x = torch.full((1, p.n // 2), (p.low + p.adapter.vocabulary) // 2, device=p.device)
     out = p.logits(x)
     return p.off(out[:, 1:], out[:, :1].expand_as(out[:, 1:]))
 
 
-@check("positions 0, 1, 2, … given: as by default?")
+@check("explicit positions 0, 1, 2, …: the same logits as by default?")
 def arange(p: Probe) -> float:
     return p.off(p.logits(p.x, p.pos - p.first), p.full)
 
@@ -52,7 +52,7 @@ def shift_far(p: Probe) -> Outcome:
     return Outcome(p.off(p.logits(p.x, p.pos + 1000), here), details={"near": near})
 
 
-@check("tokens lie three times as far apart: do logits see it?")
+@check("positions are three times as far apart: do logits change?")
 def stretch(p: Probe) -> float:
     """With a mask where there is one: without, some models read a jump of positions as another document."""
     mask = torch.ones_like(p.x) if p.adapter.takes_mask else None
@@ -67,20 +67,20 @@ def stretch(p: Probe) -> float:
     raise Refused(f"has no positions beyond {p.n}") from problem
 
 
-@check("far out in bfloat16: no worse than near?", more=True)
+@check("far positions in bfloat16: no worse than near ones?", more=True)
 def far(p: Probe) -> Outcome:
     """How far logits move under a shift of 32768, over how far bfloat16 is from float32 without one."""
     if p.adapter.module is None:
-        raise Refused("is a function, and its weights cannot be rounded")
+        raise Refused("is a function, so its weights cannot be rounded")
     if not p.adapter.takes_positions:
         raise Refused("takes no positions")
     try:
         want, wanted = _two_places(p, torch.float32)
         near, there = _two_places(p, torch.bfloat16)
     except Uncopied as error:
-        raise Refused(f"cannot be copied ({error}), and its weights would be rounded") from error
+        raise Refused(f"cannot be copied ({error}), and rounding would change its own weights") from error
     except ENDS as error:
-        raise Refused(f"does not run in bfloat16, or at positions so far: {error_line(error)}") from error
+        raise Refused(f"does not run in bfloat16, or at positions that far: {error_line(error)}") from error
     noise, moved, exactly = _rms(near - want), _rms(there - near), _rms(wanted - want)
     return Outcome(moved, details={"noise": noise, "exactly": exactly, "unit": _rms(want)})
 

@@ -52,7 +52,7 @@ def reference_at(p: Probe) -> Outcome:
     return Outcome(sizes.get(best), details={"change": best})
 
 
-@check("the angles that forward takes cosines of: those of the configuration?")
+@check("the angles whose cosines forward takes: those of the configuration?")
 def angles(p: Probe) -> Outcome:
     """What turns by an angle from one token to the next is compared: the largest relative difference."""
     if not p.angles:
@@ -60,7 +60,7 @@ def angles(p: Probe) -> Outcome:
     with Turns(p.n) as turns:
         p.logits(p.x)
     if not turns.rates:
-        raise Refused("takes no cosine of positions in forward: a table was made before, or nothing rotates")
+        raise Refused("takes no cosine of positions in forward: its table was made before, or nothing rotates")
     worst, details = 0.0, {}
     for wanted in p.angles:
         rates = min(turns.rates, key=lambda rates: _apart(rates, wanted))

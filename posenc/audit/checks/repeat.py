@@ -47,7 +47,7 @@ def neighbours_copies(p: Probe) -> float:
 @check("after a long text: the same logits?")
 def fresh(p: Probe) -> float:
     if p.room <= p.n:
-        raise Refused(f"a text longer than {p.n} tokens raises")
+        raise Refused(f"raises an error where a text has more than {p.n} tokens")
     p.logits(p.text(p.room, seed=2))
     after = p.logits(p.x)
     size = p.off(after, p.full)
@@ -55,7 +55,7 @@ def fresh(p: Probe) -> float:
     return size
 
 
-@check("tokens, positions and mask after a call: as they were before?")
+@check("tokens, positions and mask after a call: unchanged?")
 def inputs(p: Probe) -> Outcome:
     """The largest share of an input's entries that a call changes; by a cache, too, where there is one."""
     x, mask, positions = p.left()
@@ -68,7 +68,7 @@ def inputs(p: Probe) -> Outcome:
         calls.append(lambda: p.run([p.n - 1, 1]))
     with watched() as changed:
         for call in calls:
-            with contextlib.suppress(*ENDS, Refused, Ended):  # which tests of positions, padding and steps tell
+            with contextlib.suppress(*ENDS, Refused, Ended):  # tests of positions, padding and steps report it
                 call()
     return Outcome(max(changed.values(), default=0.0), details={"changed": changed})
 

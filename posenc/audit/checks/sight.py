@@ -10,7 +10,7 @@ from posenc.audit.checks import Outcome, check
 from posenc.audit.probe import Probe
 
 
-@check("a later token changes: earlier logits stay?")
+@check("a later token changes: do earlier logits stay the same?")
 def future(p: Probe) -> Outcome:
     """Tokens change at several places: a change near the end alone has missed a model that sees ahead."""
     worst, ahead = 0.0, []
@@ -25,13 +25,13 @@ def future(p: Probe) -> Outcome:
     return Outcome(worst, details={"ahead": ahead})
 
 
-@check("the text is cut off: the rest stays?")
+@check("the text is cut short: do earlier logits stay the same?")
 def prefix(p: Probe) -> float:
     n = p.n // 2 - 1
     return p.off(p.logits(p.x[:, :n]), p.full[:, :n])
 
 
-@check("two earlier tokens change places: does the last logit see it?")
+@check("two earlier tokens change places: do the last logits change?")
 def order(p: Probe) -> float:
     p.other(p.x)
     sizes = []
@@ -42,7 +42,7 @@ def order(p: Probe) -> float:
     return max(sizes)
 
 
-@check("how far does the first token act?")
+@check("how many later tokens does the first one affect?")
 def reach(p: Probe) -> Outcome:
     x = p.text(p.room, seed=9)
     changed = x.clone()
@@ -97,5 +97,5 @@ def _embedding(p: Probe) -> nn.Embedding:
     modules = [] if p.adapter.module is None else list(p.adapter.module.modules())
     tables = [m for m in modules if isinstance(m, nn.Embedding) and m.num_embeddings >= p.adapter.vocabulary]
     if not tables:
-        raise Refused("has no embedding whose gradient could be looked at")
+        raise Refused("has no embedding whose gradient can be measured")
     return min(tables, key=lambda m: m.num_embeddings)

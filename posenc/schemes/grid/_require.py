@@ -6,10 +6,14 @@ import torch
 from torch import Tensor
 
 
-def require_coordinates(coords: Tensor, x: Tensor | None = None, name: str = "coords") -> None:
+def require_coordinates(
+    coords: Tensor, x: Tensor | None = None, name: str = "coords"
+) -> None:
     """Coordinates are (L, n), or (B, L, n) if sequences of the batch differ, for each vector of x (B, ..., L, d)."""
     if coords.dtype == torch.bool or coords.is_complex():
-        raise ValueError(f"{name} is {coords.dtype}, but a coordinate is an integer or a float: use coords.float()")
+        raise ValueError(
+            f"{name} is {coords.dtype}, but a coordinate is an integer or a float: use coords.float()"
+        )
     if coords.ndim not in (2, 3) or coords.shape[-1] == 0:
         raise ValueError(
             f"{name} has shape {tuple(coords.shape)}: use (L, n), or (B, L, n) if sequences of the batch differ, "
@@ -40,9 +44,15 @@ def require_equal_shares(dim: int, axes: int, name: str) -> None:
     if torch.compiler.is_exporting():
         return
     if axes < 1:
-        raise ValueError(f"axes is {axes}: use the number of coordinates of a place, 1 or more")
+        raise ValueError(
+            f"axes is {axes}: use the number of coordinates of a place, 1 or more"
+        )
     if dim <= 0 or dim % (2 * axes):
-        unequal = "; mrope_frequencies gives the axes unequal shares" if name == "head_dim" else ""
+        unequal = (
+            "; mrope_frequencies gives the axes unequal shares"
+            if name == "head_dim"
+            else ""
+        )
         raise ValueError(
             f"{name} is {dim}, but each of {axes} axes has the same share of it, in pairs of channels: "
             f"use a multiple of {2 * axes}, such as {2 * axes * max(1, -(-dim // (2 * axes)))}{unequal}"

@@ -88,9 +88,15 @@ class MixedRoPE(GridRoPE):
         require_heads(heads)
         axial = mixed_frequencies(head_dim, torch.zeros(heads, device=device), base)
         super().__init__(
-            head_dim, shape, base, coordinates=coordinates, layout=layout,
-            freq=nn.Parameter(axial), device=device, dtype=dtype,  # freq (2, H, d/2)
-        )  # fmt: skip
+            head_dim,
+            shape,
+            base,
+            coordinates=coordinates,
+            layout=layout,
+            freq=nn.Parameter(axial),
+            device=device,
+            dtype=dtype,  # freq (2, H, d/2)
+        )
         self.reset_parameters()
 
     def reset_parameters(self) -> None:

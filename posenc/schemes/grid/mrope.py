@@ -158,9 +158,15 @@ class MRoPE(GridRoPE):
         own = head_dim, sections, base
         make = partial(mrope_frequencies, *own, interleaved=interleaved)
         super().__init__(
-            head_dim, shape, base, coordinates=coordinates, freq=make(device=device),
-            layout=layout, device=device, dtype=dtype,
-        )  # fmt: skip
+            head_dim,
+            shape,
+            base,
+            coordinates=coordinates,
+            freq=make(device=device),
+            layout=layout,
+            device=device,
+            dtype=dtype,
+        )
         self.default_frequencies = make
         self.sections, self.interleaved = sections, interleaved
 

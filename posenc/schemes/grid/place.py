@@ -118,10 +118,14 @@ class Grid(Encoding):
 def _check_sizes(shape: Sequence[int]) -> None:
     """A grid has a size along every axis."""
     if len(shape) == 0 or min(shape) < 1:
-        raise ValueError(f"shape is {tuple(shape)}: use the sizes of the grid, 1 or more each, such as (14, 14)")
+        raise ValueError(
+            f"shape is {tuple(shape)}: use the sizes of the grid, 1 or more each, such as (14, 14)"
+        )
 
 
-def _check_one_place(shape: Sequence[int] | None, table: Tensor | Callable[[Tensor], Tensor] | None) -> None:
+def _check_one_place(
+    shape: Sequence[int] | None, table: Tensor | Callable[[Tensor], Tensor] | None
+) -> None:
     """The places are given once, by a shape or by coordinates."""
     if (shape is None) == (table is None):
         raise ValueError(
@@ -138,10 +142,17 @@ def _check_rows(pos: Tensor, table: Tensor) -> None:
     """A position is a row of the table (N, n) or (B, N, n). Values are not read while a compiler traces."""
     require_positions(pos)
     if pos.is_floating_point():
-        raise ValueError(f"pos is {pos.dtype}, but coordinates are looked up by index: use torch.arange(length)")
+        raise ValueError(
+            f"pos is {pos.dtype}, but coordinates are looked up by index: use torch.arange(length)"
+        )
     if torch.compiler.is_exporting():
         return
-    if table.ndim == 3 and pos.ndim == 2 and table.shape[0] != pos.shape[0] and 1 not in (table.shape[0], pos.shape[0]):
+    if (
+        table.ndim == 3
+        and pos.ndim == 2
+        and table.shape[0] != pos.shape[0]
+        and 1 not in (table.shape[0], pos.shape[0])
+    ):
         raise ValueError(
             f"coordinates holds places for {table.shape[0]} sequences and pos has {pos.shape[0]}: "
             f"make coordinates ({pos.shape[0]}, N, n), or (N, n) if all share them"

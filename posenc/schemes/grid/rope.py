@@ -187,7 +187,11 @@ def _unknown_axes(head_dim: int) -> ValueError:
 def _check_grid_frequencies(freq: Tensor, head_dim: int, axes: int | None) -> None:
     """Frequencies are one angle per step for each axis and pair of a head's channels."""
     require_even(head_dim, "head_dim")
-    if freq.ndim not in (2, 3) or freq.shape[-1] != head_dim // 2 or axes not in (None, freq.shape[0]):
+    if (
+        freq.ndim not in (2, 3)
+        or freq.shape[-1] != head_dim // 2
+        or axes not in (None, freq.shape[0])
+    ):
         n = "n" if axes is None else axes
         raise ValueError(
             f"freq has shape {tuple(freq.shape)}, but head_dim={head_dim} makes {head_dim // 2} pairs and places have "

@@ -54,8 +54,7 @@ class TransformersAdapter:
     """
 
     explained: ClassVar[dict[str, str]] = {
-        ALL_KEYS: "It follows from which keys a layer selects: a change of the "
-        "selection has no gradient, and equal tokens tie."
+        ALL_KEYS: "It follows from which keys a layer selects: the selection has no gradient, and equal tokens tie."
     }
     """Variants under which a test that fails is no bug when it passes, and why."""
 
@@ -103,7 +102,7 @@ class TransformersAdapter:
             raise _refused(error) from error
         name = next((name for name in CACHES if getattr(out, name, None) is not None), None)
         if name is None:
-            raise Refused("returns no cache that could be passed again")
+            raise Refused("returns no cache that can be passed to the next call")
         past = 0 if state is None else state.length
         return out.logits, State(name, getattr(out, name), past + tokens.shape[1])
 
@@ -123,21 +122,30 @@ class TransformersAdapter:
         return State(state.name, state.cache, state.length - n)
 
     def generate(
-        self, tokens: Tensor, forced: Tensor | None = None, *, mask: Tensor | None = None, use_cache: bool = True,
-        static: bool = False, beams: int = 1, lookup: int = 0, past: State | None = None, new: int = 8,
-    ) -> tuple[Tensor, Tensor | None]:  # fmt: skip
+        self,
+        tokens: Tensor,
+        forced: Tensor | None = None,
+        *,
+        mask: Tensor | None = None,
+        use_cache: bool = True,
+        static: bool = False,
+        beams: int = 1,
+        lookup: int = 0,
+        past: State | None = None,
+        new: int = 8,
+    ) -> tuple[Tensor, Tensor | None]:
         """What `generate` returns, greedily, without end tokens.
 
         Args:
-            tokens: the text so far, (B, L).
-            forced: tokens (B, n) that are taken whatever the logits say, so that these can be compared with a pass.
+            tokens: The text so far, (B, L).
+            forced: Tokens (B, n) that are taken whatever the logits say, so that these can be compared with a pass.
             mask: 1 for real tokens, (B, L).
-            use_cache: whether keys are kept.
-            static: with `cache_implementation="static"`, not compiled.
-            beams: how many; 1 is greedy.
-            lookup: how many tokens prompt lookup proposes; 0 is none.
+            use_cache: Whether keys are kept.
+            static: With `cache_implementation="static"`, not compiled.
+            beams: How many; 1 is greedy.
+            lookup: How many tokens prompt lookup proposes; 0 is none.
             past: a cache of the first part of `tokens`, as `step` returns it.
-            new: how many tokens are generated, unless `forced` says.
+            new: How many tokens are generated, unless `forced` says.
 
         Returns:
             Sequences (B, L + n), and the logits of the new tokens (B, n, V), which beams and lookup do not have.
@@ -160,7 +168,7 @@ class TransformersAdapter:
             options["prompt_lookup_num_tokens"] = lookup
         if past is not None:
             if past.name != "past_key_values":
-                raise Refused(f"generate goes on from past_key_values only, and the state is {past.name}")
+                raise Refused(f"generate continues from past_key_values only, and the state is {past.name}")
             options[past.name] = past.cache
         with _plain_generation(self.model), quiet():
             try:
@@ -172,7 +180,7 @@ class TransformersAdapter:
         return out.sequences, torch.stack(out.logits, 1) if plain else None
 
     def variants(self) -> dict[str, TransformersAdapter]:
-        """The same weights with one thing changed, to see whether that heals a failing test."""
+        """The same weights with one thing changed, to see whether a failing test then passes."""
         changes_by_name = {}
         config = self.model.config.get_text_config(decoder=True)
         windows = {name: WIDE for name in WINDOWS if 0 < _whole(config, name) < WIDE}

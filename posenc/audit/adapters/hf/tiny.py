@@ -62,13 +62,13 @@ class Shape:
     """How a configuration is shrunk; a few are tried in turn.
 
     Args:
-        layers: how many, where the configuration has no lists of layers.
-        lists: cut lists with an entry for each layer down to one layer of each kind; otherwise leave them out of it.
-        key_heads: how many heads keys have; by the rules where None.
-        head: the width of a head; by the rules where None.
-        parts: shrink nested configurations as well.
-        skip: names of fields that keep their value.
-        keep_heads: keep the width of a head and the rows of a configuration, so that its angles stay what they are.
+        layers: How many, where the configuration has no lists of layers.
+        lists: Cut lists with an entry for each layer down to one layer of each kind; otherwise leave them out of it.
+        key_heads: How many heads keys have; by the rules where None.
+        head: The width of a head; by the rules where None.
+        parts: Shrink nested configurations as well.
+        skip: Names of fields that keep their value.
+        keep_heads: Keep the width of a head and the rows of a configuration, so that its angles stay what they are.
     """
 
     layers: int = 2
@@ -115,10 +115,10 @@ def tiny(what: str | os.PathLike[str] | Mapping[str, Any] | Any, *, seed: int = 
     Args:
         what: a model type such as `"llama"`, a folder with a `config.json` or that file, its content as a dict, or a
             configuration of transformers.
-        seed: of the random weights.
+        seed: Of the random weights.
 
     Raises:
-        CannotBuild: where there is no configuration, its type is unknown, or no shape gives a model that answers.
+        CannotBuild: Where there is no configuration, its type is unknown, or no shape gives a model that answers.
 
     Example:
         >>> made = tiny("llama")
@@ -139,7 +139,7 @@ def tiny(what: str | os.PathLike[str] | Mapping[str, Any] | Any, *, seed: int = 
     message = (
         f"posenc.audit builds no tiny {subject.model_type}: {reason}"
         if reason
-        else (f"no tiny {subject.model_type} could be built; the first of {len(failed)} shapes raised {failed[0]}")
+        else (f"no tiny {subject.model_type} can be built; the first of {len(failed)} shapes raised {failed[0]}")
     )
     raise CannotBuild(message)
 
@@ -148,11 +148,11 @@ def load(folder: str | os.PathLike[str], *, dtype: torch.dtype = torch.float32) 
     """The model of a folder with the weights that lie there, as they are.
 
     Args:
-        folder: with `config.json` and weights as safetensors.
-        dtype: of the weights in memory.
+        folder: With `config.json` and weights as safetensors.
+        dtype: Of the weights in memory.
 
     Raises:
-        CannotBuild: without a configuration or safetensors, for an unknown type, where a file is damaged or weights
+        CannotBuild: Without a configuration or safetensors, for an unknown type, where a file is damaged or weights
             are missing, and where they do not fit into memory.
     """
     data = read(folder)
@@ -175,9 +175,14 @@ def load(folder: str | os.PathLike[str], *, dtype: torch.dtype = torch.float32) 
         config = configuration(_class(data, str(folder)), data)
         try:
             loaded: Any = AutoModelForCausalLM.from_pretrained(
-                os.fspath(_folder(folder)), config=config, dtype=dtype, local_files_only=True, trust_remote_code=False,
-                use_safetensors=True, output_loading_info=True,
-            )  # fmt: skip
+                os.fspath(_folder(folder)),
+                config=config,
+                dtype=dtype,
+                local_files_only=True,
+                trust_remote_code=False,
+                use_safetensors=True,
+                output_loading_info=True,
+            )
         except RuntimeError as error:  # of sizes that do not fit
             raise CannotBuild(f"the weights in {folder} do not fit its config.json: {_short(error)}") from error
     model, told = loaded
@@ -214,7 +219,7 @@ def _indexed(folder: str | os.PathLike[str]) -> None:
         names = set(json.loads(path.read_text(encoding="utf-8"))["weight_map"].values())
         missing = sorted(name for name in names if not (path.parent / name).is_file())
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OSError) as error:
-        raise CannotBuild(f"{path} is no index of weights ({_short(error)}): download it again") from error
+        raise CannotBuild(f"{path} is not an index of weights ({_short(error)}): download it again") from error
     if missing or not names:
         raise CannotBuild(f"{path} names {_several(missing) or 'no files'}, which {folder} lacks: download them, too")
 
@@ -226,7 +231,7 @@ def _complete(folder: str | os.PathLike[str], report: Mapping[str, Any]) -> None
     if not missing and not other:
         return
     strange = sorted(report.get("unexpected_keys", ()))
-    hint = f"; the files have {_several(strange)}, which the model has not" if strange else ""
+    hint = f"; the files have {_several(strange)}, which the model does not have" if strange else ""
     raise CannotBuild(
         f"the weights in {folder} lack {_several(missing or other)}{hint}: transformers would draw them at random, so "
         f"complete the files, or audit the tiny model instead"
@@ -242,7 +247,7 @@ def read(folder: str | os.PathLike[str]) -> dict[str, Any]:
     """The content of a folder's `config.json`, or of that file, without what could fetch or run code.
 
     Raises:
-        CannotBuild: if there is no such file, or it does not hold an object of JSON.
+        CannotBuild: If there is no such file, or it does not hold an object of JSON.
 
     Example:
         >>> import tempfile
@@ -332,7 +337,7 @@ def shrunk(fields: Mapping[str, Any], shape: Shape) -> dict[str, Any]:
 
     Args:
         fields: a configuration as a dict.
-        shape: what to try.
+        shape: What to try.
 
     Example:
         >>> shrunk({"hidden_size": 4096, "rope_theta": 5e5, "num_hidden_layers": 3, "layer_types": ["a", "b", "b"]},
@@ -471,7 +476,7 @@ def _class(data: Mapping[str, Any], where: str) -> Any:
     """The class of a configuration, by its `model_type`."""
     name = data.get("model_type")
     if not isinstance(name, str) or not name:
-        raise CannotBuild(f"{where} has no model_type, so it is not known which class it belongs to")
+        raise CannotBuild(f"{where} has no model_type, so its class is unknown")
     mapping = _config_mapping()
     if name not in mapping:
         raise CannotBuild(_unknown(name))
@@ -503,7 +508,7 @@ def _built(subject: _Subject, shape: Shape, seed: int) -> tuple[nn.Module, int]:
     keywords = merged(keywords, subject.special.small)
     config = configuration(subject.cls, {name: value for name, value in keywords.items() if name not in UNTRUSTED})
     if type(config) not in AutoModelForCausalLM._model_mapping:
-        raise CannotBuild(f"{subject.model_type} is no causal language model")
+        raise CannotBuild(f"{subject.model_type} is not a causal language model")
     with torch.device("meta"):
         count = sum(parameter.numel() for parameter in AutoModelForCausalLM.from_config(config).parameters())
     if count > LARGEST:
