@@ -213,3 +213,26 @@ def open_page(browser: Browser, request: pytest.FixtureRequest) -> Iterator[Call
     contexts = Contexts(browser, request.node.name)
     yield contexts.open
     contexts.close(keep=request.node.stash.get(FAILED, False))
+
+
+def place(page: Page, x: float, y: float) -> tuple[float, float]:
+    """The place in the window of a point of the lines that the page's first panel shows first."""
+    across, down = page.evaluate(
+        """async ([x, y]) => { const { frame } = document.querySelector('.pe-widget').panel.views[0];
+           frame.svg.scrollIntoView({ block: 'center' });
+           await new Promise(requestAnimationFrame);
+           const box = frame.svg.getBoundingClientRect();
+           return [box.left + frame.x(x), box.top + frame.y(y)]; }""",
+        [x, y],
+    )
+    return across, down
+
+
+def drag(page: Page, start: tuple[float, float], end: tuple[float, float]) -> None:
+    """Take what is at one place of the window, and draw it to another in four moves."""
+    page.mouse.move(*start)
+    page.mouse.down()
+    for share in (0.25, 0.5, 0.75, 1.0):
+        page.mouse.move(*(a + share * (b - a) for a, b in zip(start, end, strict=True)))
+        page.wait_for_timeout(50)
+    page.mouse.up()

@@ -519,7 +519,7 @@ def test_a_model_that_cannot_be_copied_is_audited_as_it_is() -> None:
 def test_a_short_table_gets_a_short_text() -> None:
     report = audit(GPT(length=16))
     assert report.facts["tokens"] == 16
-    assert "24 tokens raise, so the text has 16." in report.notes
+    assert "A text of 24 tokens raises an error, so this one has 16." in report.notes
     assert report["step"].verdict == "pass"
     assert report["fresh"].verdict == report["shift"].verdict == "does not apply"
 
@@ -569,7 +569,7 @@ def test_new_weights_let_the_audit_see_what_usual_ones_hide() -> None:
     assert drawn > 10 * own
     report = audit(Small(), randomise=False, only=["order"])
     assert report.facts["weights"] == "as they are"
-    assert any("bugs stay hidden" in note for note in report.notes)
+    assert any("hides bugs" in note for note in report.notes)
 
 
 def test_what_is_no_weight_is_not_drawn() -> None:

@@ -224,6 +224,17 @@ def test_a_configuration_is_read_without_transformers(
     assert json.loads(capsys.readouterr().out)["scheme"] == "rope"
 
 
+def test_a_configuration_is_read_without_torch(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"model_type": "llama", "rope_theta": 12345.0}', encoding="utf-8")
+    code = (
+        "import sys\nsys.modules['torch'] = None\nfrom posenc.audit.__main__ import main\n"
+        f"assert main([{str(tmp_path)!r}, '--config']) == 0\nassert main([{str(tmp_path)!r}]) == 2\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert "12345" in done.stdout and "torch" in done.stderr
+
+
 def test_the_module_runs_as_a_command(module: str, tmp_path: Path) -> None:
     surroundings = {**os.environ, "PYTHONPATH": str(ROOT)}
     arguments = [sys.executable, "-m", "posenc.audit", f"{module}:Wrong", "--only", "neighbours"]
@@ -245,7 +256,7 @@ def test_the_plugin_fails_a_test_with_what_is_wrong(module: str, tmp_path: Path)
     done = subprocess.run(arguments, cwd=tmp_path, env=surroundings, capture_output=True, text=True, timeout=120)
     assert "2 failed, 1 passed" in done.stdout, done.stdout + done.stderr
     assert "neighbours fails" in done.stdout and "Look at" in done.stdout
-    assert "step does not apply: Has no cache" in done.stdout
+    assert "step does not apply: Takes no cache" in done.stdout
 
 
 def installed(folder: Path) -> dict[str, str]:

@@ -320,7 +320,7 @@ def test_windows_that_act(fields: dict[str, Any], window: int | None) -> None:
         ({"model_type": "bloom"}, "alibi", "model_type bloom, whose fields do not say it"),
         ({"alibi": True, "rope_theta": 1e4}, "alibi", "alibi is true"),
         ({"attn_config": {"alibi": True}}, "alibi", "attn_config.alibi is true"),
-        ({"n_positions": 1024}, "unknown", "n_positions is a length alone, and no field says how positions enter"),
+        ({"n_positions": 1024}, "unknown", "n_positions is only a length, and no field says how positions enter"),
         (
             {"model_type": "gpt2", "n_positions": 1024},
             "learned",
@@ -420,7 +420,7 @@ def test_memory_that_is_not_a_fixed_number_for_each_token_is_not_computed() -> N
     reading = read_config(published()["deepseek-ai/DeepSeek-V4-Flash"]["config"])
     assert reading.kinds == {"sliding": 2, "compressed": 41}
     assert (reading.bytes_per_token, reading.cache_bytes(99)) == (None, None)
-    assert any("so no memory" in note for note in reading.notes)
+    assert any("memory is unknown" in note for note in reading.notes)
 
 
 # Fields that contradict each other
@@ -430,15 +430,15 @@ def test_memory_that_is_not_a_fixed_number_for_each_token_is_not_computed() -> N
     ("fields", "words"),
     [
         ({"rope_parameters": {"rope_theta": 1e4}}, "rope_theta is 500000 beside the rope parameters and 10000 in them"),
-        ({"rope_scaling": YARN, "rope_parameters": LLAMA_3}, "rope_scaling stands beside rope_parameters"),
+        ({"rope_scaling": YARN, "rope_parameters": LLAMA_3}, "rope_parameters beside it is not"),
         ({"rope_scaling": {**YARN, "type": "linear"}}, "type is 'linear' beside rope_type 'yarn'"),
         ({"rope_scaling": {**YARN, "factor": 8.0}}, "factor is 8, but max_position_embeddings / original"),
         ({"rope_scaling": YARN, "max_position_embeddings": 32_768}, "still is the trained length, 32768: write 131072"),
         ({"rope_scaling": {**YARN, "beta_fast": 1, "beta_slow": 32}}, "beta_fast is 1, below beta_slow, 32"),
-        ({"rope_scaling": {**YARN, "mscale": 0.707}}, "mscale stands alone"),
-        ({"rope_scaling": {**YARN, "mscale_all_dim": 0.707}}, "mscale_all_dim stands alone"),
+        ({"rope_scaling": {**YARN, "mscale": 0.707}}, "mscale is given alone"),
+        ({"rope_scaling": {**YARN, "mscale_all_dim": 0.707}}, "mscale_all_dim is given alone"),
         ({"rope_scaling": {**YARN, "attention_factor": 1.0, "mscale": 1.0, "mscale_all_dim": 1.0}},
-         "attention_factor counts"),
+         "attention_factor is used"),
         ({"rope_scaling": {**YARN, "scale": 4}}, "scale is no rope parameter that transformers"),
         ({"rope_scaling": {**YARN, "llama_4_scaling_beta": 0.1}}, "llama_4_scaling_beta is no rope parameter"),
         ({"rope_scaling": {"rope_type": "linear", "factor": 2.0, "beta_fast": 32}},
@@ -473,7 +473,7 @@ def test_memory_that_is_not_a_fixed_number_for_each_token_is_not_computed() -> N
         ({"rope_parameters": {"sliding": {"rope_theta": 1e4}, "full": {"rope_theta": 1e6}}, "rope_theta": None,
           "layer_types": ["full_attention"] * 32}, "rope_parameters has 'full', but layer_types has 'full_attention'"),
         ({"rope_parameters": {"full_attention": {**YARN, "truncate": False}}, "layer_types": ["full_attention"] * 32},
-         "truncate of full_attention is looked for beside the kinds of layers"),
+         "truncate of full_attention is not read inside a kind of layers, but beside the kinds"),
     ],
 )  # fmt: skip
 def test_each_contradiction_is_one_sentence_with_its_remedy(fields: dict[str, Any], words: str) -> None:
@@ -520,7 +520,7 @@ def test_fields_that_agree_get_no_warning(fields: dict[str, Any]) -> None:
         ({"rope_theta": math.nan}, "rope_theta in the configuration is nan"),
         ({"max_position_embeddings": math.inf}, "max_position_embeddings in the configuration is inf"),
         ({"rope_theta": -1.0}, "write a base above 1"),
-        ({"rope_theta": True}, "rope_theta in the configuration is True, but it is a number"),
+        ({"rope_theta": True}, "rope_theta in the configuration is True: write a number"),
         ({"num_hidden_layers": 2.5}, "write a whole number of at least 1"),
         ({"num_attention_heads": 0}, "write a whole number of at least 1"),
         ({"rope_scaling": "yarn"}, "rope_scaling in the configuration is 'yarn', but it holds fields by name"),
@@ -540,7 +540,7 @@ def test_fields_that_agree_get_no_warning(fields: dict[str, Any]) -> None:
             {"rope_scaling": {"rope_type": "longrope", "short_factor": [1.0], "long_factor": [1.0] * 64}},
             "short_factor in the configuration has 1 entries for 64 planes",
         ),
-        ({"partial_rotary_factor": 1.5}, "write a share above 0 and up to 1"),
+        ({"partial_rotary_factor": 1.5}, "write the share of a head's channels that rotates, above 0 and up to 1"),
         ({"layer_types": {"full": 32}}, "layer_types in the configuration is"),
     ],
 )
@@ -574,14 +574,14 @@ def test_files_that_are_no_configuration_are_refused_in_one_sentence(tmp_path: P
 def test_what_is_not_said_is_a_note_and_not_a_guess() -> None:
     bare = read_config({"model_type": "llama", "rope_theta": 1e4})
     assert bare.rotations == {} and bare.layers == () and bare.cache_bytes(10) is None
-    assert [note.partition(" is not said")[0] for note in bare.notes] == [
-        "how many channels a head has",
-        "how many layers there are",
+    assert [note.partition(" is missing")[0] for note in bare.notes] == [
+        "the number of channels of a head",
+        "the number of layers",
     ]
     strange = read_config({**LLAMA, "model_type": "vicuna"})
     assert only(strange).base == 500_000.0
     assert strange.notes[0].startswith("model_type 'vicuna' is not among the language models of transformers")
-    assert read_config({}).notes[0] == "there is no model_type, so defaults of its class are not known."
+    assert read_config({}).notes[0] == "there is no model_type, so the defaults of its class are unknown."
 
 
 @pytest.mark.parametrize("part", ["text_config", "llm_config", "thinker_config"])

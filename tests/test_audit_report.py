@@ -64,7 +64,7 @@ def test_the_table_has_what_applies_and_below_it_the_rest_by_reason() -> None:
     assert "step      fails        0.63  The first token is wrong (step_ids). Look at the cached path." in lines
     assert "again     pass            0" in lines
     assert "future    pass      3.2e-15" in lines
-    assert lines[-1] == "In float32. Do not apply: crop (has no crop of its cache); static, beams (has no generate)."
+    assert lines[-1] == "In float32. Not applicable: crop (cannot crop its cache); static, beams (has no generate)."
     assert max(map(len, lines)) <= 118
 
 

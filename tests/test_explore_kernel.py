@@ -15,7 +15,7 @@ import torch
 
 from posenc import Heatmap, Lines, explore, logarithmic
 from posenc._explore.panel import STATIC
-from tests.browser import served
+from tests.browser import drag, place, served
 
 PAGE = """<!doctype html><meta charset=utf-8><link rel=icon href=data:,><link rel=stylesheet href=style.css>
 <p><a id=try href="#explore-one-head?slope=0.5">a steep head</a>
@@ -144,24 +144,6 @@ def values(page, index=0):
 
 def rests(page, index=0):
     assert page.evaluate("i => rests(room.children[i])", index)
-
-
-def place(page, x, y):
-    """The place in the window of a point of the first panel's lines."""
-    return page.evaluate(
-        """([x, y]) => { const { frame } = room.children[0].panel.views[0], box = frame.svg.getBoundingClientRect();
-           return [box.left + frame.x(x), box.top + frame.y(y)]; }""",
-        [x, y],
-    )
-
-
-def drag(page, start, end):
-    page.mouse.move(*start)
-    page.mouse.down()
-    for share in (0.25, 0.5, 0.75, 1.0):
-        page.mouse.move(*(a + share * (b - a) for a, b in zip(start, end, strict=True)))
-        page.wait_for_timeout(30)
-    page.mouse.up()
 
 
 @pytest.mark.parametrize("delay", [0, 80], ids=["a kernel at hand", "a slow one"])

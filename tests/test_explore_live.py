@@ -14,6 +14,7 @@ import torch
 from nbformat.v4 import new_code_cell, new_markdown_cell
 
 from posenc import sinusoidal
+from tests.browser import drag, place
 from tests.live import KERNEL_IDLE, jupyterlab, open_notebook, reopen, run_all, run_cell
 
 pytestmark = pytest.mark.browser
@@ -212,28 +213,6 @@ def rests(page, index=0):
     assert page.evaluate(RESTS, index), "the kernel is asked for ever"
 
 
-def place(page, x, y):
-    """The place in the window of a point of the lines of the first panel."""
-    return page.evaluate(
-        """async ([x, y]) => { const { frame } = document.querySelector('.pe-widget').panel.views[0];
-           frame.svg.scrollIntoView({ block: 'center' });
-           await new Promise(requestAnimationFrame);
-           const box = frame.svg.getBoundingClientRect();
-           return [box.left + frame.x(x), box.top + frame.y(y)]; }""",
-        [x, y],
-    )
-
-
-def drag(page, start, end):
-    page.mouse.move(*start)
-    page.mouse.down()
-    for share in (0.25, 0.5, 0.75, 1.0):
-        page.mouse.move(*(a + share * (b - a) for a, b in zip(start, end, strict=True)))
-        page.wait_for_timeout(50)
-    page.mouse.up()
-    rests(page)
-
-
 def test_two_panels_are_used_by_hand_then_the_kernel_restarts_and_then_it_is_gone(page):
     reopen(page, "two")
     run_all(page)
@@ -256,12 +235,14 @@ def test_two_panels_are_used_by_hand_then_the_kernel_restarts_and_then_it_is_gon
     assert widths[0] > 1.5 * widths[1]
 
     drag(page, place(page, 8, -2.0), place(page, 8, -6.0))
+    rests(page)
     assert values(page)["slope"] == pytest.approx(0.75, rel=0.03)
     root = page.locator(".pe-widget").first
     root.get_by_role("button", name="gentle").click()
     rests(page)
     assert values(page)["slope"] == 1 / 256
     drag(page, place(page, 8, -8 / 256), place(page, 8, -4.0))
+    rests(page)
     field = root.get_by_role("textbox", name="slope, exact value")
     field.fill("1")
     field.press("Enter")
@@ -313,6 +294,7 @@ def test_the_first_panel_of_a_chapter_is_dragged_and_its_links_set_it(page):
     starts = values(page)
     slope = starts["slope"]
     drag(page, place(page, 7, -8 * slope), place(page, 7, -4.0))  # the query is word 15
+    rests(page)
     assert values(page)["slope"] == pytest.approx(0.5, rel=0.03)
     links = page.locator("a[href*='#explore-one-head?']")
     assert links.count()

@@ -1,4 +1,7 @@
-"""The audit's command line: `posenc-audit --help`, or `python -m posenc.audit --help`."""
+"""The audit's command line: `posenc-audit --help`, or `python -m posenc.audit --help`.
+
+torch is imported where a model is asked, so that `--config` reads a file without it.
+"""
 
 from __future__ import annotations
 
@@ -18,15 +21,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from torch import nn
-
-from posenc.audit.adapters.called import needed
-from posenc.audit.adapters.protocol import error_line, first_line
-from posenc.audit.checks import CHECKS
-from posenc.audit.config import Reading, read_config
-from posenc.audit.printable import printable
-from posenc.audit.report import Report
-from posenc.audit.run import audit
+from posenc.audit.errors import error_line, first_line
+from posenc.configs import Reading, read_config
+from posenc.configs.printable import printable
 
 PASSED, FAILED, CANNOT = 0, 1, 2
 
@@ -52,12 +49,7 @@ def main(arguments: list[str] | None = None) -> int:
     args = parser().parse_args(arguments)
     try:
         if args.list:
-            print(
-                "\n".join(
-                    f"{c.name:17} {c.question}{' (more)' if c.more else ''}" for c in CHECKS.values() if not c.partner
-                )
-            )
-            return PASSED
+            return _list()
         if args.what is None:
             raise Cannot("say what to audit: a folder with a config.json, or MODULE:OBJECT")
         if args.config:
@@ -94,7 +86,7 @@ def parser() -> argparse.ArgumentParser:
         "--json", metavar="FILE", help="write all findings as JSON; - is the terminal, without the table"
     )
     command.add_argument("--html", metavar="FILE", help="write a page that needs nothing else, for a bug report")
-    command.add_argument("--config", action="store_true", help="only read the folder's config.json, and build nothing")
+    command.add_argument("--config", action="store_true", help="only read the folder's config.json; needs no torch")
     command.add_argument("--knobs", action="store_true", help="look for fields of the config.json that are never read")
     command.add_argument("--tokens", type=int, default=24, help="length of the text (default: 24)")
     command.add_argument("--seed", type=int, default=0, help="of texts and weights (default: 0)")
@@ -104,7 +96,19 @@ def parser() -> argparse.ArgumentParser:
     return command
 
 
+def _list() -> int:
+    from posenc.audit.checks import CHECKS
+
+    for check in CHECKS.values():
+        if not check.partner:
+            print(f"{check.name:17} {check.question}{' (more)' if check.more else ''}")
+    return PASSED
+
+
 def _audit(args: argparse.Namespace) -> int:
+    from posenc.audit.report import Report
+    from posenc.audit.run import audit
+
     only = None if args.only is None else [name.strip() for name in args.only.split(",") if name.strip()]
     options: dict[str, Any] = {"tokens": args.tokens, "seed": args.seed, "seconds": args.seconds, "only": only}
     if args.weights:
@@ -131,10 +135,12 @@ def _model(args: argparse.Namespace) -> tuple[Any, Reading | None, tuple[str, ..
     path = Path(args.what)
     if not path.exists():
         return imported(args.what), None, ()
-    tiny = _transformers("tiny")
-    made = None if args.weights else tiny.tiny(path)
-    model = tiny.load(path) if made is None else made.model
-    notes = () if made is None else made.notes
+    builder, notes = _transformers("tiny"), ()
+    if args.weights:
+        model = builder.load(path)
+    else:
+        small = builder.tiny(path)
+        model, notes = small.model, small.notes
     try:
         reading = replace(read_config(model.config), scheme="unknown")  # what a shift does is for the tests to say
     except Exception:  # a field that cannot be read is the business of --config
@@ -163,14 +169,22 @@ def imported(what: str) -> Any:
         if not hasattr(value, part):
             raise Cannot(f"{module_name} has no {name!r}")
         value = getattr(value, part)
+    return _made(what, value)
+
+
+def _made(what: str, value: Any) -> Any:
+    """An object as it is; what a class or a function makes that needs no arguments."""
+    from torch import nn
+
+    from posenc.audit.adapters.called import required
+
     if isinstance(value, nn.Module) or not callable(value):
         return value
-    wanted = needed(value)
-    if wanted and inspect.isclass(value):
-        raise Cannot(
-            f"{what} is a class that needs {', '.join(wanted)}: name an object of it, or a function that makes one"
-        )
-    if wanted:
+    if wanted := required(value):
+        if inspect.isclass(value):
+            raise Cannot(
+                f"{what} is a class that needs {', '.join(wanted)}: name an object of it, or a function that makes one"
+            )
         return value
     try:
         return value()

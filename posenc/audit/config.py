@@ -6,35 +6,14 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from posenc.configs import (
-    At,
-    Layer,
-    PositionScale,
-    Reading,
-    Remark,
-    Rotation,
-    Unreadable,
-    main_report,
-    published,
-    read_config,
-)
+from posenc import configs
+from posenc.configs import *  # noqa: F403
+from posenc.configs import Reading, published, read_config
 
 if TYPE_CHECKING:
     from posenc.pictures.table import Table
 
-__all__ = [
-    "At",
-    "Layer",
-    "PositionScale",
-    "Reading",
-    "Remark",
-    "Rotation",
-    "Unreadable",
-    "main_report",
-    "published",
-    "published_table",
-    "read_config",
-]
+__all__ = [*configs.__all__, "published_table"]
 
 
 def published_table(length: int | None = None, names: Iterable[str] | None = None) -> Table:

@@ -188,10 +188,10 @@ class Probe:
 
     def off(self, out: Tensor, reference: Tensor) -> float:
         """The largest change over the root mean square of the reference; NaN where either is not finite."""
-        return off(out, reference)
+        return deviation(out, reference)
 
 
-def off(out: Tensor, reference: Tensor) -> float:
+def deviation(out: Tensor, reference: Tensor) -> float:
     """The largest change over the root mean square of the reference; NaN where either is not finite."""
     a, b = (each.detach().to("cpu", torch.float64) for each in (out, reference))
     if not bool(a.isfinite().all() & b.isfinite().all()):

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from posenc._atomic import atomic
-from posenc.audit.printable import in_json, printable
 from posenc.audit.verdict import Finding, Verdict
+from posenc.configs.printable import in_json, printable
 from posenc.pictures.table import Table
 
 WIDTH = 118

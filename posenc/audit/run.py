@@ -15,10 +15,11 @@ from torch import nn
 from posenc._version import __version__
 from posenc.audit.adapters.called import adapt
 from posenc.audit.adapters.copies import Uncopied, copied, module_of
-from posenc.audit.adapters.protocol import TURN, Adapter, Unfit, endings, error_line
+from posenc.audit.adapters.protocol import TURN, Adapter, Unfit, endings
 from posenc.audit.causes import comparable, judge
 from posenc.audit.checks import CHECKS, measure
 from posenc.audit.config import Reading, read_config
+from posenc.audit.errors import error_line
 from posenc.audit.measures import Measures, quiet
 from posenc.audit.probe import ENDS, Probe
 from posenc.audit.report import Report

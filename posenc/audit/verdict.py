@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from posenc.audit.printable import printable
+from posenc.configs.printable import printable
 
 
 class Verdict(StrEnum):

@@ -103,7 +103,7 @@ class Fields:
             return bool(value)
         raise Unreadable(
             "no-flag",
-            f"{self.at(name)} is {shown(value)}, but it is either true or false: write one of them",
+            f"{self.at(name)} is {shown(value)}: write true or false",
             patch(self.where(name), True),
             patch(self.where(name), False),
         )
@@ -174,7 +174,7 @@ def number(value: Any, where: Where | str, source: str) -> float | None:
             "quoted", f"{at} is {shown(value)}, a string: write the number without quotes", patch(where, _number(value))
         )
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise Unreadable("no-number", f"{at} is {shown(value)}, but a number belongs there: write one", patch(where))
+        raise Unreadable("no-number", f"{at} is {shown(value)}: write a number", patch(where))
     if isinstance(value, float) and not math.isfinite(value):
         raise Unreadable(
             "not-finite", f"{at} is {value}, which is no length, base or factor: write a finite number", patch(where)
@@ -208,7 +208,7 @@ def whole(value: Any, where: Where | str, source: str, least: int = 1, most: int
     if rounded != int(rounded) or rounded < least:
         raise Unreadable(
             "not-whole",
-            f"{at} is {shown(value)}, but a whole number belongs there: write one of at least {least}",
+            f"{at} is {shown(value)}: write a whole number of at least {least}",
             patch(where),
         )
     if rounded > most:

@@ -266,8 +266,7 @@ def _read(
     if not isinstance(read.get("truncate", True), bool | int):
         raise Unreadable(
             "no-truncate",
-            f"truncate in {fields.source} is {shown(read['truncate'])}, but it is either true or false: write one of "
-            "them",
+            f"truncate in {fields.source} is {shown(read['truncate'])}: write true or falsethem",
             patch(place(fields, kind, "truncate"), True),
         )
     for key in unread & set(read):

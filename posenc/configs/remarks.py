@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
+from posenc.configs.printable import printable
+
 Path = tuple[str, ...]
 """The names on the way to a field, from the top of the file."""
 
@@ -124,9 +126,8 @@ def plain(text: object, most: int = 200) -> str:
         >>> print(plain("llama\\x1b[31m\\u202e"))
         llama\\x1b[31m\\u202e
     """
-    shortened = str(text)
-    shortened = shortened if len(shortened) <= most else shortened[: most - 1] + "…"
-    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in shortened)
+    whole = str(text)
+    return printable(whole if len(whole) <= most else whole[: most - 1] + "…").replace("\n", "\\n")
 
 
 def shown(value: object, most: int = 80) -> str:

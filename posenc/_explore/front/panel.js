@@ -1,20 +1,21 @@
 // @ts-check
 // The panel: controls, views, messages. What computes is an engine: the kernel's (widget.js) or the page's (page.js).
 
+import { Comparison, Pin, sidesFor } from "./compare.js";
 import { makeControl } from "./controls.js";
 import { element, unique, write } from "./dom.js";
 import { Latest } from "./latest.js";
+import { arrange } from "./layout.js";
 import { Motion, still } from "./motion.js";
 import { format, toHash } from "./scale.js";
 import { aimed, search, seek } from "./seek.js";
 import { download, tables } from "./table.js";
 import { tool } from "./tools.js";
 import { grab } from "./views/grab.js";
-import { Heatmap } from "./views/heatmap.js";
 import { makeView } from "./views/index.js";
 import { Probe } from "./views/probe.js";
 
-/** @import { Choice, Control, Ends, Engine, Held, Made, Picture, Place, Slider } from "./types" */
+/** @import { Choice, Control, Engine, Held, Made, Picture, Place, Slider } from "./types" */
 /** @import { Spec, Tensor, Tree, Value, Values, ViewSpec } from "./types" */
 /** @import { View } from "./views/view.js" */
 
@@ -22,13 +23,6 @@ import { Probe } from "./views/probe.js";
 export const variant = (controls, values) =>
   controls.filter(({ kind }) => kind !== "slider").map(({ name }) => Number(values[name])).join(",");
 
-/** @type {Record<string, number>} */
-const LEAST = { plane: 260, readout: 0, formula: 0 }; // pixels that a view needs beside another; others need 300
-const BESIDE = 210; // pixels that each of the sides needs that are compared
-const WIDE = ["readout", "formula"]; // have a row of their own
-const GAP = 20;
-const BELOW = 130; // pixels for titles and scales below a picture
-const MODES = ["now", "pinned", "difference"];
 const FADE = 1400; // milliseconds
 const REST = 200; // milliseconds without a movement
 /** @type {Set<Panel>} */
@@ -41,8 +35,6 @@ export class Panel {
   /** @type {HTMLElement} */ stages;
   /** @type {HTMLElement} */ controls;
   /** @type {HTMLElement} */ more;
-  /** @type {HTMLElement} */ modes;
-  /** @type {HTMLElement} */ pinning;
   /** @type {HTMLElement} */ status;
   /** @type {HTMLElement} */ message;
   /** @type {HTMLElement} */ spoken;
@@ -51,11 +43,11 @@ export class Panel {
   /** @type {HTMLButtonElement[]} */ presets;
   /** @type {HTMLButtonElement | undefined} */ playing;
   /** @type {Record<string, Made>} */ made;
-  /** @type {Made | undefined} the control of the other side of a comparison */ against;
   /** @type {ResizeObserver} */ watch;
   /** @type {Set<string>} controls that a picture or a formula shows */ pictured;
 
-  other = 0; // the choice of the other side of a comparison
+  /** @type {Comparison | null} of a choice with another of its values */
+  comparison = null;
   width = 0; // for which the views were arranged
   /** @type {View[]} one for each of the spec's */
   views = [];
@@ -67,8 +59,6 @@ export class Panel {
   tensors = null;
   /** @type {Values | null} of what is shown */
   shown = null;
-  /** @type {{ values: Values, tensors: Tensor[] } | null} a state that is kept to compare with */
-  pinned = null;
   /** @type {{ taken: Held } | null} the search that is under way, for what was taken */
   search = null;
   /** @type {{ from: Picture, place: Place } | null} what is probed */
@@ -106,8 +96,9 @@ export class Panel {
       busy: (yes) => this.busy(yes),
     });
     const versus = /** @type {Choice | undefined} */ (spec.controls.find(({ name }) => name === spec.compare));
-    if (versus) this.other = next(versus, this.values[versus.name]);
-    this.build(versus);
+    if (versus) this.comparison = new Comparison(this, versus);
+    this.kept = new Pin(this);
+    this.build();
     panels.add(this);
   }
 
@@ -115,31 +106,33 @@ export class Panel {
     return this.latest.running;
   }
 
-  /** @param {Choice | undefined} versus the choice that is compared */
-  build(versus) {
-    const { spec } = this;
+  /** The state that is kept to compare with. */
+  get pinned() {
+    return this.kept.state;
+  }
+
+  build() {
+    const { comparison, spec } = this;
     this.title = element("div", { class: "pe-title", id: `${this.id}-title` }, spec.title);
     this.status = element("p", { class: "pe-status", role: "status" });
     this.progress = element("progress", { class: "pe-progress", max: 1, "aria-label": "loading the runtime", hidden: true });
     this.message = element("p", { class: "pe-message", role: "alert", hidden: true });
-    this.made = Object.fromEntries(spec.controls.map((control) => [control.name, this.control(control, versus)]));
+    this.made = Object.fromEntries(spec.controls.map((control) => [control.name, this.control(control)]));
     const of = (/** @type {string[]} */ names) => names.map((name) => this.made[name].host);
     const first = spec.controls.map(({ name }) => name).filter((name) => !spec.more.includes(name));
     this.controls = element("div", { class: "pe-controls" }, ...of(first));
-    if (versus) this.controls.prepend(this.made[versus.name].host, this.opposite(versus));
+    if (comparison) this.controls.prepend(this.made[comparison.versus.name].host, comparison.control.host);
     this.more = element("div", { class: "pe-controls pe-more", id: `${this.id}-more`, hidden: true }, ...of(spec.more));
     this.presets = spec.presets.map((preset) =>
       element("button", { type: "button", class: "pe-button pe-preset", onclick: () => this.set(preset.values) }, preset.label));
-    this.modes = element("span", { class: "pe-modes", role: "group", "aria-label": "what the matrices show", hidden: true },
-      ...MODES.map((mode) => element("button", { type: "button", class: "pe-button", onclick: () => this.compare(mode) }, mode)));
     this.actions = element("div", { class: "pe-actions" },
       ...(spec.more.length ? [this.further()] : []),
       ...(spec.play ? [this.player(spec.play)] : []),
       ...(this.presets.length ? [element("span", { class: "pe-presets", role: "group", "aria-label": "presets" }, ...this.presets)] : []),
-      this.modes, this.status);
+      this.kept.modes, this.status);
     this.stages = element("div", { class: "pe-views" });
     this.pictured = new Set(spec.views.flatMap(({ rule, level, pick = [], tree }) => [rule, level, ...pick, ...(tree ? placesOf(tree) : [])]));
-    for (const view of spec.views) this.picture(view, versus);
+    for (const view of spec.views) this.picture(view);
     this.spoken = element("p", { class: "pe-spoken", "aria-live": "polite" });
     this.caption = element("p", { class: "pe-caption", hidden: !spec.caption }, spec.caption);
     this.data = element("details", { class: "pe-table", ontoggle: () => this.tabulate() }, element("summary", {}, "Numbers"));
@@ -163,8 +156,7 @@ export class Panel {
   }
 
   tools() {
-    this.pinning = tool("Pin", () => this.pin(), { "aria-pressed": "false", hidden: Boolean(this.spec.compare) });
-    const made = element("div", { class: "pe-tools" }, tool("Reset", () => this.reset()), this.pinning);
+    const made = element("div", { class: "pe-tools" }, tool("Reset", () => this.reset()), this.kept.button);
     if (this.engine.link) made.append(tool("Copy link", () => this.copyLink()));
     if (document.fullscreenEnabled) {
       made.append(tool("Full screen", () => this.enlarge()));
@@ -176,10 +168,10 @@ export class Panel {
 
   /**
    * The views of one of the spec's, two or three where two sides are compared.
-   * @type {(spec: ViewSpec, versus?: Choice) => void}
+   * @param {ViewSpec} spec
    */
-  picture(spec, versus) {
-    const sides = versus && ["heatmap", "plane"].includes(spec.kind) ? (spec.kind === "heatmap" ? ["A", "B", "B − A"] : ["A", "B"]) : [""];
+  picture(spec) {
+    const sides = this.comparison ? sidesFor(spec.kind) : [""];
     sides.forEach((side, i) => {
       const host = element("div", { class: `pe-view pe-${spec.kind}` });
       this.stages.append(host);
@@ -205,33 +197,26 @@ export class Panel {
     });
   }
 
-  /** @type {(control: Control, versus?: Choice) => Made} */
-  control(control, versus) {
+  /** @type {(control: Control) => Made} */
+  control(control) {
     const shared = this.spec.share.includes(control.name);
-    const label = control === versus ? `A: ${control.label}` : control.label;
+    const label = control === this.comparison?.versus ? `A: ${control.label}` : control.label;
     return makeControl({ ...control, label, shared }, `${this.id}-${control.name}`, this.values[control.name], {
       move: (value) => this.set({ [control.name]: value }),
       complain: (message) => this.complain(message),
     });
   }
 
-  /** The control of the other side of a comparison. @param {Choice} versus */
-  opposite(versus) {
-    this.against = makeControl({ ...versus, label: `B: ${versus.label}` }, `${this.id}-other`, this.other, { move: (value) => this.oppose(value) });
-    return this.against.host;
-  }
-
   /** Every control where it began, those of both sides of a comparison. */
   reset() {
-    const versus = this.spec.controls.find(({ name }) => name === this.spec.compare);
-    if (versus) this.oppose(next(/** @type {Choice} */ (versus), this.starts[versus.name]));
+    const { comparison } = this;
+    if (comparison) this.oppose(comparison.next(this.starts[comparison.versus.name]));
     this.set(this.starts);
   }
 
-  /** @param {number} value */
+  /** Choose the other side of a comparison. @param {number} value */
   oppose(value) {
-    this.other = value;
-    this.against?.show(value);
+    this.comparison?.choose(value);
     this.mark();
     this.request();
   }
@@ -287,65 +272,9 @@ export class Panel {
     for (const view of this.all) view.resize();
   }
 
-  /**
-   * Which views stand side by side: as many as have room, in sixty columns, whatever is left shared out.
-   * @param {number} width
-   */
+  /** @param {number} width */
   arrange(width) {
-    // On a phone the first picture stands above the controls, and stays in sight while one of them is held.
-    const phone = matchMedia("(max-width: 560px)").matches;
-    const first = this.views.find(({ spec }) => !WIDE.includes(spec.kind));
-    this.body.classList.toggle("pe-phone", phone);
-    if (phone && first && first.host.parentNode !== this.body) this.body.insertBefore(first.host, this.controls);
-    if (!phone && first?.host.parentNode === this.body) {
-      this.stages.insertBefore(first.host, this.stages.children[this.all.indexOf(first)]);
-    }
-    const full = document.fullscreenElement === this.root;
-    // A panel at the top of a page fits into the first screen.
-    const above = this.stages.getBoundingClientRect().top + scrollY;
-    const high = above < 0.75 * innerHeight ? Math.max(200, Math.min(380, innerHeight - above - BELOW)) : 380;
-    for (const view of this.all) {
-      view.widest = full ? 1600 : 820;
-      view.tallest = full ? Math.round(0.55 * innerHeight) : phone ? Math.min(330, Math.round(0.3 * innerHeight)) : high;
-    }
-    /** @type {[view: View, least: number][][]} */
-    const rows = [];
-    let room = 0;
-    const fit = Math.max(1, Math.floor((width + GAP) / (BESIDE + GAP))); // sides of a comparison in a row
-    for (const view of this.all) {
-      const least = view.side ? BESIDE : (LEAST[view.spec.kind] ?? 300);
-      const alone = WIDE.includes(view.spec.kind) || Boolean(view.parts); // small multiples take what width there is
-      const sides = view.side && view === view.main ? this.sidesOf(view).length : 1; // begin where all of them have room
-      const needed = Math.min(sides, fit) * (least + GAP) - GAP;
-      if (!rows.length || needed > room || alone) {
-        rows.push([]);
-        room = width + GAP;
-      }
-      rows[rows.length - 1].push([view, least]);
-      room = alone ? 0 : room - least - GAP;
-    }
-    for (const row of rows) {
-      const all = row.reduce((sum, [, least]) => sum + least, 0) || 1;
-      const airy = row.some(([view]) => view.spec.y);
-      const sided = row.every(([view]) => view.side);
-      let left = 60;
-      row.forEach(([view, least], i) => {
-        const span = i === row.length - 1 ? left : Math.round((60 * least) / all);
-        left -= span;
-        view.airy = airy;
-        if (view.side) { // pictures to compare are of one size
-          const share = sided ? 1 / Math.min(this.sidesOf(view).length, fit) : Math.floor((60 * least) / all) / 60;
-          Object.assign(view, { least: 150, widest: Math.floor(width * share) - GAP });
-        }
-        view.host.style.setProperty("--pe-span", String(span));
-        view.host.classList.toggle("pe-last", i === row.length - 1);
-      });
-    }
-  }
-
-  /** All views of a comparison that a view is one of. @param {View} view */
-  sidesOf(view) {
-    return this.all.filter(({ main }) => main === view.main);
+    arrange(this, width);
   }
 
   /**
@@ -411,8 +340,8 @@ export class Panel {
       const on = Object.entries(spec.presets[i].values).every(([name, value]) => values[name] === value);
       button.setAttribute("aria-pressed", String(on));
     });
-    const { compare, used: reads = {} } = spec;
-    const keys = [values, ...(compare ? [{ ...values, [compare]: this.other }] : [])].map((state) => variant(spec.controls, state));
+    const { used: reads = {} } = spec;
+    const keys = [values, ...(this.comparison ? [this.comparison.state(values)] : [])].map((state) => variant(spec.controls, state));
     const key = keys.join(";");
     if (key === this.marked || keys.some((one) => !reads[one])) return; // a kernel tells after a result
     const used = keys.flatMap((one) => reads[one]);
@@ -437,8 +366,7 @@ export class Panel {
    */
   async compute(values) {
     const tensors = await this.engine.compute(values);
-    const { compare } = this.spec;
-    return [tensors, compare ? await this.engine.compute({ ...values, [compare]: this.other }) : null];
+    return [tensors, this.comparison && await this.engine.compute(this.comparison.state(values))];
   }
 
   /** @param {Values} values */
@@ -503,42 +431,9 @@ export class Panel {
     this.motion.stop();
   }
 
-  /**
-   * Keep a state to compare with, or with null let it go; without values the state that is shown, or none.
-   * @param {Values | null} values
-   */
-  async pin(values = this.pinned ? null : this.shown) {
-    if (values && values !== this.shown) {
-      try {
-        this.pinned = { values: { ...values }, tensors: await this.engine.compute(values) };
-      } catch (error) {
-        return this.complain(error.message ?? String(error));
-      }
-    } else this.pinned = values && this.tensors && { values: { ...values }, tensors: this.tensors };
-    const shares = this.pinned && this.shares(this.pinned.tensors);
-    this.views.forEach((view, i) => {
-      view.pinned = shares?.[i] ?? null;
-    });
-    this.pinning.setAttribute("aria-pressed", String(Boolean(this.pinned)));
-    this.modes.hidden = !this.pinned || !this.views.some((view) => view.mode);
-    this.compare(MODES[0]);
-  }
-
-  /**
-   * What matrices show while a state is pinned: the present one, the pinned one, or their difference.
-   * @param {string} mode
-   */
-  compare(mode) {
-    MODES.forEach((name, i) => {
-      this.modes.children[i].setAttribute("aria-pressed", String(name === mode));
-    });
-    for (const view of this.views) {
-      if (view.mode) view.mode = mode;
-      if (view.tensors) view.draw(view.tensors);
-    }
-    const other = mode === "difference" && this.views.some((view) => view.mode && String(view.tensors[0].shape) !== String(view.pinned?.[0].shape));
-    write(this.status, other ? "The matrices have other sizes, so they have no difference." : "");
-    this.again();
+  /** Keep a state to compare with, or with null let it go. @param {Values | null} [values] the state that is shown, or none */
+  pin(values) {
+    return this.kept.put(values);
   }
 
   /** Keep what is drawn as a ghost until a while after the movement: a reader compares with it. */
@@ -622,7 +517,7 @@ export class Panel {
     const [mine, theirs] = [this.shares(tensors), others && this.shares(others)];
     this.views.forEach((view, i) => {
       view.values = values;
-      if (theirs) this.sides(view, mine[i], theirs[i], values);
+      if (theirs) this.comparison?.show(view, this.all, mine[i], theirs[i], values);
       view.update(mine[i]);
     });
     this.tensors = tensors;
@@ -633,28 +528,6 @@ export class Panel {
     clearTimeout(this.speaking);
     this.speaking = setTimeout(() => this.speak(), 600);
     if (this.data.open) this.tabulate();
-  }
-
-  /**
-   * Show both sides of a comparison: matrices and planes beside each other, lines and numbers together.
-   * @type {(view: View, mine: Tensor[], theirs: Tensor[], values: Values) => void}
-   */
-  sides(view, mine, theirs, values) {
-    const versus = /** @type {Choice} */ (this.spec.controls.find(({ name }) => name === this.spec.compare));
-    const { name: compare, labels } = versus;
-    const names = [labels[values[compare]], labels[this.other]];
-    /** @type {Record<string, string>} */
-    const titles = { A: names[0], B: names[1], "B − A": `${names[1]} − ${names[0]}` };
-    view.beside = { tensors: theirs, names };
-    const scale = view instanceof Heatmap && !view.spec.limits ? both(view, mine, theirs) : null;
-    for (const each of this.sidesOf(view)) {
-      if (each.side) write(each.head, [view.spec.title, titles[each.side]].filter(Boolean).join(": "));
-      if (each.side !== "B − A") each.given = scale;
-      if (each === view) continue;
-      each.values = { ...values, [compare]: this.other };
-      if (each.side === "B − A") Object.assign(each, { mode: "difference", pinned: mine });
-      each.update(theirs);
-    }
   }
 
   /** One sentence for each view, said once the reader has paused. */
@@ -670,7 +543,7 @@ export class Panel {
   }
 
   async copyLink() {
-    const address = location.href.replace(/#.*$/, "") + toHash(this.root.id, this.spec.controls, this.values, this.kept());
+    const address = location.href.replace(/#.*$/, "") + toHash(this.root.id, this.spec.controls, this.values, this.linked());
     history.replaceState(null, "", address);
     try {
       await navigator.clipboard.writeText(address);
@@ -681,9 +554,8 @@ export class Panel {
   }
 
   /** The other state of a link: the pinned one, or that of the other side. */
-  kept() {
-    const { compare } = this.spec;
-    return compare ? { ...this.values, [compare]: this.other } : this.pinned?.values;
+  linked() {
+    return this.comparison ? this.comparison.state(this.values) : this.pinned?.values;
   }
 
   destroy() {
@@ -704,12 +576,3 @@ export class Panel {
 /** The names of what a formula shows. @type {(tree: Tree) => string[]} */
 const placesOf = ([, { place }, children]) =>
   [place, ...children.flatMap((child) => (typeof child === "string" ? [] : placesOf(child)))].filter(Boolean);
-
-/** The choice after another, with which it is compared at the start. @type {(versus: Choice, choice: number) => number} */
-const next = (versus, choice) => (choice + 1) % versus.labels.length;
-
-/** One scale for two matrices. @type {(view: Heatmap, mine: Tensor[], theirs: Tensor[]) => Ends} */
-function both(view, [a], [b]) {
-  const ends = [a, b].map(({ data }) => view.limits(data));
-  return [Math.min(ends[0][0], ends[1][0]), Math.max(ends[0][1], ends[1][1])];
-}

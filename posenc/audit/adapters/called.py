@@ -13,17 +13,8 @@ from torch import Tensor, nn
 
 from posenc.audit.adapters.copies import module_of
 from posenc.audit.adapters.own import Own
-from posenc.audit.adapters.protocol import (
-    Adapter,
-    Ended,
-    Refused,
-    Unfit,
-    ask,
-    device_of,
-    error_line,
-    logits_of,
-    type_name,
-)
+from posenc.audit.adapters.protocol import Adapter, Ended, Refused, Unfit, ask, device_of, logits_of, type_name
+from posenc.audit.errors import error_line
 from posenc.transformer.model import Transformer
 
 POSITIONS = ("positions", "position_ids", "pos", "input_pos", "pos_ids")
@@ -61,7 +52,7 @@ class Called:
         self.module = module_of(model)
         function = model.forward if isinstance(model, nn.Module) else model
         names = _names(function)
-        self._names, self.needed = names, needed(function)[1:]
+        self._names, self.required = names, required(function)[1:]
         self.targets = False
         """Whether forward gets the tokens as targets, too."""
         self.position_name = next((name for name in POSITIONS if name in names), None)
@@ -94,7 +85,7 @@ class Called:
 
     def _called(self, tokens: Tensor, given: dict[str, Any]) -> Any:
         """What the model returns, with what it cannot do without."""
-        if self.position_name in self.needed and self.position_name not in given:
+        if self.position_name in self.required and self.position_name not in given:
             count = _count(tokens)
             if self.rows is None:
                 try:
@@ -103,7 +94,7 @@ class Called:
                 except Exception:  # it may take them as (L,)
                     self.rows = False
             given = given | {self.position_name: count.expand_as(tokens) if self.rows else count}
-        if self.mask_name in self.needed and self.mask_name not in given:
+        if self.mask_name in self.required and self.mask_name not in given:
             given = given | self._mask(torch.ones_like(tokens), self.mask_name)
         if self.targets:
             given = given | {"targets": tokens}
@@ -278,7 +269,7 @@ def _count(tokens: Tensor) -> Tensor:
     return torch.arange(tokens.shape[1], device=tokens.device)
 
 
-def needed(function: Any) -> list[str]:
+def required(function: Any) -> list[str]:
     """Names of the arguments that a function or class needs; none where its signature is not known."""
     try:
         parameters = inspect.signature(function).parameters.values()

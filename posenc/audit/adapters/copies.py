@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from posenc.audit.adapters.protocol import first_line
+from posenc.audit.errors import first_line
 
 LARGE = 10_000_000  # parameters from which on memory matters more than a moment
 

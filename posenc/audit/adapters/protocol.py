@@ -164,17 +164,6 @@ def device_of(module: nn.Module | None) -> torch.device:
     return next((each.device for each in tensors), torch.device("cpu"))
 
 
-def error_line(error: BaseException, width: int = 160) -> str:
-    """An exception by its class and message, in one line."""
-    return f"{type(error).__name__}: {first_line(error, width)}"
-
-
-def first_line(error: BaseException, width: int = 160) -> str:
-    """An error's message, in one line."""
-    message = " ".join(str(error).split())
-    return message if len(message) <= width else message[: width - 1] + "…"
-
-
 def type_name(value: Any) -> str:
     """What a value is, in a word."""
     return "None" if value is None else type(value).__name__

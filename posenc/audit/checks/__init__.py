@@ -8,7 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from posenc.audit.adapters.protocol import Refused, first_line
+from posenc.audit.adapters.protocol import Refused
+from posenc.audit.errors import first_line
 from posenc.audit.probe import Measurement, Probe, Slow
 
 PARTS = (

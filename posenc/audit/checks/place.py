@@ -6,8 +6,9 @@ import torch
 from torch import Tensor
 
 from posenc.audit.adapters.copies import Uncopied, copied
-from posenc.audit.adapters.protocol import Refused, ask, error_line, logits_of
+from posenc.audit.adapters.protocol import Refused, ask, logits_of
 from posenc.audit.checks import Outcome, check
+from posenc.audit.errors import error_line
 from posenc.audit.probe import ENDS, Probe
 
 FAR = 32768

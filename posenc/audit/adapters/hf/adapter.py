@@ -20,7 +20,8 @@ from torch import Tensor, nn
 
 from posenc.audit.adapters.hf.special import IGNORES_MASK, MASK_WITHOUT_CACHE, NO_PACKING, NO_POSITIONS, SCALES, TWO_WAY
 from posenc.audit.adapters.hf.tiny import quiet
-from posenc.audit.adapters.protocol import Refused, first_line
+from posenc.audit.adapters.protocol import Refused
+from posenc.audit.errors import first_line
 
 CACHES = ("past_key_values", "cache_params", "state", "mems")
 RECURRENT = ("linear", "mamba", "conv", "recurrent", "hybrid", "ssm", "kda", "gated_delta")  # parts of kinds of layers

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import unicodedata
-
-UNSEEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
-"""Categories of Unicode that act and are not seen: control codes, marks of direction, ends of lines."""
-
 
 def printable(text: str) -> str:
     r"""The same with what cannot be seen written as an escape; new lines stay.
@@ -15,9 +10,7 @@ def printable(text: str) -> str:
         >>> print(printable("\x1b[31mred, \u202eback"))
         \x1b[31mred, \u202eback
     """
-    if text.isascii() and text.replace("\n", "").isprintable():
-        return text
-    return "".join(_escape(c) if c != "\n" and unicodedata.category(c) in UNSEEN else c for c in text)
+    return "".join(c if _harmless(c) else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
 def in_json(text: str) -> str:
@@ -27,14 +20,12 @@ def in_json(text: str) -> str:
         >>> in_json('"a\x9b1m"')
         '"a\\u009b1m"'
     """
-    return "".join(
-        c if c == "\n" or unicodedata.category(c) not in UNSEEN else "".join(map(r"\u{:04x}".format, _utf16(c)))
-        for c in text
-    )
+    return "".join(c if _harmless(c) else "".join(map(r"\u{:04x}".format, _utf16(c))) for c in text)
 
 
-def _escape(c: str) -> str:
-    return c.encode("unicode_escape").decode("ascii")
+def _harmless(c: str) -> bool:
+    """Whether a character is seen, or ends a line: no control code, and no mark of direction."""
+    return c == "\n" or c.isprintable()
 
 
 def _utf16(c: str) -> list[int]:
