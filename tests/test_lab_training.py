@@ -718,6 +718,7 @@ def test_code_that_was_changed_marks_the_commit_and_results_do_not(tmp_path, mon
         tmp_path / name for name in ("posenc/lab/tasks.py", "evidence/posenc_evidence/results/a.json", "notes")
     )
     monkeypatch.setattr(results, "__file__", str(tasks))
+    tasks.parent.mkdir(parents=True)
     result.parent.mkdir(parents=True)
     assert results.commit() == ""
     for path in (tasks, result, other):

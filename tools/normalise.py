@@ -60,7 +60,7 @@ CELL_METADATA = ("tags", "mystnb")
 
 
 def normalise(notebook: NotebookNode, stem: str) -> NotebookNode:
-    """The notebook in normal form; a normal notebook is returned equal. ``stem`` names the cells that have no id."""
+    """The notebook in normal form; a normal notebook is returned equal. `stem` names the cells that have no id."""
     cells = [cell for cell in notebook.cells if cell.source.strip()]
     if not (cells and cells[0].cell_type == "code" and cells[0].source == COLAB_CELL):
         stale = cells and cells[0].cell_type == "code" and "remove-cell" in cells[0].metadata.get("tags", [])

@@ -1,7 +1,7 @@
 """What the book needs to find out while it is built: a Sphinx extension.
 
 - The launch buttons follow the git remote, so that a fork's book opens the fork's notebooks.
-- Tables of what was checked are set from ``chapters/checked``, where the tests keep them.
+- Tables of what was checked are set from `chapters/checked`, where the tests keep them.
 - MathJax is copied into the page's own folder: a page asks no other host for anything.
 """
 
@@ -129,7 +129,7 @@ def bars(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[
 
 
 class Checked(SphinxDirective):
-    """``{checked} contract``: the table that the tests keep in ``chapters/checked/contract.json``."""
+    """`{checked} contract`: the table that the tests keep in `chapters/checked/contract.json`."""
 
     required_arguments = 1
 

@@ -1,7 +1,7 @@
 """Executes the book's notebooks before Sphinx reads them, several at a time: a Sphinx extension.
 
 - A notebook runs if its code, or the package, has changed: executions are kept under a key made from the package.
-- Explorers are kept beside them, and copied to ``_build/explorers``: the tests compare the pages with torch.
+- Explorers are kept beside them, and copied to `_build/explorers`: the tests compare the pages with torch.
 - A stamp says from which files the book was built: the tests refuse a book that is not of the present ones.
 """
 

@@ -38,13 +38,13 @@ def _scratch(path: Path) -> bool:
 
 
 def built(out: Path) -> str:
-    """The fingerprint of the files that the book in ``out`` was built from; empty if its build did not succeed."""
+    """The fingerprint of the files that the book in `out` was built from; empty if its build did not succeed."""
     stamp = file(out)
     return stamp.read_text(encoding="utf-8") if stamp.exists() else ""
 
 
 def file(out: Path) -> Path:
-    """Where the stamp of the book in ``out`` lies."""
+    """Where the stamp of the book in `out` lies."""
     return out.parent / "built-from"
 
 

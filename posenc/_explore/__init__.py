@@ -1,4 +1,4 @@
-"""``ipywidgets.interact`` that survives a static page: a kernel drives the sliders where there is one, the exported
+"""`ipywidgets.interact` that survives a static page: a kernel drives the sliders where there is one, the exported
 torch function where there is none."""
 
 from posenc._explore.controls import logarithmic

@@ -1,4 +1,4 @@
-"""What a reader turns: ipywidgets.interact's abbreviations, and ``logarithmic``."""
+"""What a reader turns: ipywidgets.interact's abbreviations, and `logarithmic`."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def logarithmic(min: float, max: float) -> Logarithmic:
 
 @dataclass(frozen=True)
 class Slider:
-    """A number in a range: ``integer`` ones reach the function as int, others as a 0-d float32 tensor."""
+    """A number in a range: `integer` ones reach the function as int, others as a 0-d float32 tensor."""
 
     name: str
     start: float

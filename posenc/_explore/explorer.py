@@ -23,7 +23,7 @@ from posenc.pictures.views import Formula, Heatmap, Lines, Plane, Readout, View
 class Explorer:
     """A function of named controls, seen through views.
 
-    ``run(values)`` gives the tensors that the views draw: a flat list, float32, in the order of ``views``.
+    `run(values)` gives the tensors that the views draw: a flat list, float32, in the order of `views`.
     """
 
     def __init__(
@@ -134,7 +134,7 @@ class Explorer:
         return {n: c.index(values[n]) if isinstance(c := self.by_name[n], Choice) else values[n] for n in values}
 
     def unwire(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """The reverse of ``wire``, checked."""
+        """The reverse of `wire`, checked."""
         plain = {}
         for name, value in values.items():
             control = self.by_name.get(name)

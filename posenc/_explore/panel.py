@@ -101,6 +101,9 @@ class Panel(anywidget.AnyWidget):
     `panel.base = 500.0` moves a slider; `panel.observe` and `ipywidgets.link` work as for any widget. If widgets
     already use the name of a control, such as `layout`, its trait has an underscore: `layout_`.
 
+    Args:
+        explorer: The function with its controls and views, as `explore` makes it.
+
     Example:
         >>> from posenc import Lines, explore
         >>> panel = explore(lambda n=3: torch.arange(n), Lines(), n=(1, 9), name="count")
@@ -147,7 +150,11 @@ class Panel(anywidget.AnyWidget):
         return {name: getattr(self, trait) for name, trait in self._by_control.items()}
 
     def result(self) -> list[Tensor]:
-        """The tensors that the views show for these values."""
+        """The tensors that the views show for these values.
+
+        Returns:
+            A flat list, in the order of the views.
+        """
         return self._compute(self.values)
 
     def _compute(self, values: Mapping[str, Any]) -> list[Tensor]:
@@ -224,7 +231,11 @@ class Page:
         self.values.update(self._explorer.check({control: value}))
 
     def result(self) -> list[Tensor]:
-        """The tensors that the views show for these values."""
+        """The tensors that the views show for these values.
+
+        Returns:
+            A flat list, in the order of the views.
+        """
         return self._explorer.run(self.values)
 
     def __repr__(self) -> str:

@@ -24,7 +24,7 @@ SHIPPED = ("page.js", "runtime.js", "runtime.wasm.gz", "style.css", "licences.tx
 
 
 def setup(app: Any) -> dict[str, Any]:
-    """Register with Sphinx: ``extensions = ["posenc._explore.sphinx"]``."""
+    """Register with Sphinx: `extensions = ["posenc._explore.sphinx"]`."""
     os.environ["POSENC_BOOK"] = "1"  # kernels inherit it: cells then emit panels that need no kernel,
     os.environ["POSENC_DEVICE"] = "cpu"  # and what they export holds its constants where a page can have them
     app.connect("builder-inited", _bundled)

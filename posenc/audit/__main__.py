@@ -135,7 +135,8 @@ def _model(args: argparse.Namespace) -> tuple[Any, Reading | None, tuple[str, ..
     path = Path(args.what)
     if not path.exists():
         return imported(args.what), None, ()
-    builder, notes = _transformers("tiny"), ()
+    builder = _transformers("tiny")
+    notes: tuple[str, ...] = ()
     if args.weights:
         model = builder.load(path)
     else:

@@ -53,7 +53,7 @@ class Knob:
     other: Any
     verdict: str
     """"read", "sleeps" until a switch is turned, "twice" there, "never read", or "refused" by the class."""
-    deviation: float | None = None
+    off: float | None = None
     """How far logits change, over their root mean square; None where shapes of weights do, or the class refuses."""
     note: str = ""
 

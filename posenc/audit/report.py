@@ -21,9 +21,17 @@ WIDTH = 118
 
 @dataclass(frozen=True)
 class Report:
-    """The findings of one audit, in order. Shown as a table."""
+    """The findings of one audit, in order. Shown as a table.
+
+    Example:
+        >>> from posenc import Transformer
+        >>> from posenc.audit import audit
+        >>> audit(Transformer(50, layers=1, model_dim=32), only=["future"]).summary
+        'nothing fails; 1 passes'
+    """
 
     findings: tuple[Finding, ...]
+    """A row for each test."""
     facts: dict[str, Any] = field(default_factory=dict)
     """What was audited and how: model, parameters, dtype, device, weights, tokens, seed, tolerance, time, versions."""
     notes: tuple[str, ...] = ()
@@ -75,7 +83,12 @@ class Report:
             raise AssertionError("\n".join(map(str, wrong)) or "the report has no tests")
 
     def table(self) -> Table:
-        """A row for each test that applies, with what it means and where to look; below, which do not apply and why."""
+        """The report as a table.
+
+        Returns:
+            A row for each test that applies, with what it means and where to look. Below stand the tests that do not
+            apply, and why.
+        """
         shown = [f for f in self.findings if f.verdict != Verdict.NOT_APPLICABLE]
         rows = [(f.name, f.verdict.value, f.size or None, printable(f.meaning)) for f in shown]
         caption = printable(f"{self.facts.get('model', 'model')}: {self.summary}")
@@ -180,6 +193,9 @@ class Report:
 
         Args:
             width: The greatest number of characters in a line. Default: 118.
+
+        Returns:
+            Lines of text.
         """
         lines = self.table().text(width).split("\n")
         return "\n".join(

@@ -9,7 +9,12 @@ from posenc.configs.printable import printable
 
 
 class Verdict(StrEnum):
-    """What became of one test."""
+    """What became of one test.
+
+    Example:
+        >>> Verdict("pass") is Verdict.PASS
+        True
+    """
 
     PASS = "pass"
     FAILS = "fails"
@@ -23,12 +28,19 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True)
 class Finding:
-    """One row of the report."""
+    """One row of the report.
+
+    Example:
+        >>> print(Finding("step", "as in one pass?", Verdict.FAILS, 0.63, "No mask.", "the mask"))
+        step fails, off by 0.63: No mask. Look at the mask.
+    """
 
     name: str
+    """The name of the test."""
     question: str
     """What the test asks, in words."""
     verdict: Verdict
+    """What became of it."""
     off: float | None = None
     """The largest change of a logit, over the root mean square of the reference's logits; None where there is none."""
     cause: str = ""

@@ -34,6 +34,10 @@ class Layer:
         both_sides: Whether the window reaches as far ahead as back, as in encoders.
         rotation: The key of its rotation, or None if it does not rotate.
         numbers: What it keeps in a cache for each token that it can still see, or None if that is not known.
+
+    Example:
+        >>> Layer("sliding_attention", "sliding", window=4096).back
+        4095
     """
 
     name: str

@@ -38,6 +38,10 @@ class At:
             configuration does not say how long texts in training were.
         query_scale: What the last query is multiplied by, where that depends on its position.
         cache_bytes: What a cache of keys and values takes, in bytes, or None if that is not known.
+
+    Example:
+        >>> read_config({"alibi": True, "n_head": 8, "n_layer": 1, "hidden_size": 64}).at(1024).cache_bytes
+        262144
     """
 
     length: int
@@ -72,6 +76,10 @@ class Reading:
         warnings: Fields that contradict each other or that nobody reads, one sentence each, with the remedy: strings
             whose `remedies` are JSON merge patches for the file.
         notes: What else one should know: defaults that were filled in, and what is not known. They have remedies, too.
+
+    Example:
+        >>> read_config({"model_type": "llama", "num_hidden_layers": 2}).kinds
+        {'full': 2}
     """
 
     source: str
@@ -113,6 +121,9 @@ class Reading:
             kind: The kind, as `rotations` or the layers' own names call it. It may be left out where all layers that
                 attend rotate alike.
             layer: The number of a layer, from 0, in place of a kind.
+
+        Returns:
+            The `Rotation`.
 
         Raises:
             ValueError: If the model or these layers do not rotate, if there is no such kind or layer, or if layers
@@ -169,7 +180,10 @@ class Reading:
         """What scores of rotated channels are multiplied by beside 1/√d, in layers of this kind.
 
         Args:
-            kind: A key of `rotations`; by default the first that rotates.
+            kind: A key of `rotations`. Default: the first that rotates.
+
+        Returns:
+            The factor, 1.0 in most models.
         """
         turning = [each for each in self.rotations.values() if each is not None]
         one = self.rotations[kind] if kind is not None else next(iter(turning), None)
@@ -182,9 +196,15 @@ class Reading:
         return None if not self.layers or None in growing else self.width * sum(each or 0 for each in growing)
 
     def cache_bytes(self, length: int) -> int | None:
-        """What a cache of keys and values takes in a text of `length` tokens, for one sequence, in bytes.
+        """What a cache of keys and values takes in a text of `length` tokens, for one sequence.
 
         States of recurrent layers do not grow with the text and are not counted.
+
+        Args:
+            length: Tokens.
+
+        Returns:
+            Bytes, or None if what a layer keeps is not known.
         """
         total = 0
         for layer in self.layers:
@@ -195,6 +215,12 @@ class Reading:
 
     def at(self, length: int) -> At:
         """Frequencies, new angles and memory in a text of `length` tokens.
+
+        Args:
+            length: Tokens.
+
+        Returns:
+            An `At`.
 
         Raises:
             ValueError: If the length is not positive.
@@ -212,7 +238,11 @@ class Reading:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it as numbers, strings, lists and dicts, for JSON."""
+        """All of it as numbers, strings, lists and dicts, for JSON.
+
+        Returns:
+            A new dict.
+        """
         context = self.context
         return {
             "source": self.source,
@@ -536,7 +566,20 @@ def _rotation_dict(rotation: Rotation) -> dict[str, Any]:
 def main_report(path: str | Path) -> str:
     """The report of a folder or a config.json, for `python -m posenc.audit FOLDER --config`.
 
+    Args:
+        path: The folder, or the file.
+
+    Returns:
+        Lines of text.
+
     Raises:
         OSError, ValueError: As `read_config`, one sentence each.
+
+    Example:
+        >>> import tempfile
+        >>> file = Path(tempfile.mkdtemp()) / "config.json"
+        >>> _ = file.write_text('{"model_type": "bloom", "n_head": 8}')
+        >>> "ALiBi" in main_report(file)
+        True
     """
     return str(read_config(path))

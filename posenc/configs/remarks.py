@@ -25,6 +25,11 @@ class Remark(str):
         text: The sentence.
         remedies: JSON merge patches for the file. Where there are several, they are alternatives: each of them puts the
             file right, and which one is meant is for its author to say. A value "?" is to be filled in.
+
+    Example:
+        >>> remark = Remark("no-factor", "factor is missing: add it.", patch(("rope_scaling", "factor")))
+        >>> str(remark), remark.remedies
+        ('factor is missing: add it.', ({'rope_scaling': {'factor': '?'}},))
     """
 
     name: str
@@ -40,7 +45,13 @@ class Remark(str):
 
 
 class Unreadable(ValueError):
-    """A field about positions is not what it should be; `remedies` are those of a `Remark`."""
+    """A field about positions is not what it should be; `remedies` are those of a `Remark`.
+
+    Args:
+        name: Which sentence it is, such as "no-number".
+        text: The sentence.
+        remedies: JSON merge patches for the file, as those of a `Remark`.
+    """
 
     def __init__(self, name: str, text: str, *remedies: Patch) -> None:
         super().__init__(text)

@@ -55,7 +55,14 @@ class Rotation:
         return plain(self.dims, self.base)
 
     def at(self, length: int | None = None) -> Frequencies:
-        """Frequencies in a text of `length` tokens; without one, in a text as long as in training."""
+        """Frequencies in a text of `length` tokens.
+
+        Args:
+            length: Tokens. Default: as many as in training.
+
+        Returns:
+            In radians per position, fastest first.
+        """
         return SCALINGS[self.rope_type](self.plain, self.parameters, length)
 
     @cached_property
@@ -93,10 +100,16 @@ class Rotation:
         return FULL_TURN / min(turning) if turning else math.inf
 
     def new_planes(self, length: int) -> list[int] | None:
-        """Planes whose angles, in a text of `length` tokens, go beyond all that training has shown; None if unknown.
+        """Planes whose angles, in a text of `length` tokens, go beyond all that training has shown.
 
         A plane that completed a turn in training has shown all its angles. Another one has shown those up to
         θ · L, with the trained length L and the frequency θ before scaling.
+
+        Args:
+            length: Tokens.
+
+        Returns:
+            Numbers of planes, fastest first; None if the trained length is not known.
         """
         if self.seen is None:
             return None
@@ -157,7 +170,7 @@ def first_negative(frequencies: Sequence[float], limit: int, level: float = 0.0)
     """The first m from 1 to `limit` with level + Σ cos(mθ) < 0, or None.
 
     Args:
-        frequencies: Θ of each plane, in radians per position.
+        frequencies: The θ of each plane, in radians per position.
         limit: The last offset that is tried.
         level: What pairs of channels that do not rotate add to the sum at every offset.
 
@@ -177,7 +190,7 @@ def search(
     So is a doubling of m in which slow planes, with mθ < π, outweigh all others at their least.
 
     Args:
-        frequencies: Θ of each plane, in radians per position.
+        frequencies: The θ of each plane, in radians per position.
         limit: The last m that is asked for.
         level: What pairs of channels that do not rotate add to the sum at every offset. Default: 0.0.
         most: Cosines after which the search stops; by default `MOST_COSINES`.

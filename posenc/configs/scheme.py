@@ -151,6 +151,10 @@ class PositionScale:
         floor: Positions up to which they do not, in tokens.
         first: 1 where positions are counted from 1.
         smooth: Whether the quotient is not rounded down: 1 + beta · ln(max((i + first) / floor, 1)).
+
+    Example:
+        >>> PositionScale("all", 0.1, 8192).at(0)
+        1.0
     """
 
     layers: str
@@ -161,6 +165,12 @@ class PositionScale:
 
     def at(self, position: int) -> float:
         """What the query at this position is multiplied by.
+
+        Args:
+            position: The position, from 0.
+
+        Returns:
+            The factor.
 
         Example:
             >>> round(PositionScale("all", 0.1, 8192, 1).at(131_071), 4)

@@ -36,7 +36,12 @@ class Budget:
 
 @dataclass(frozen=True)
 class Text(Budget):
-    """The budget of models that are trained on text."""
+    """The budget of models that are trained on text.
+
+    Example:
+        >>> PRESETS["cpu"].text.steps
+        1000
+    """
 
     windows: int
     """The number of held-out texts, of `longest` · L tokens each, on which losses are measured."""
@@ -54,7 +59,12 @@ class Text(Budget):
 
 @dataclass(frozen=True)
 class Task(Budget):
-    """The budget of models that learn a task."""
+    """The budget of models that learn a task.
+
+    Example:
+        >>> PRESETS["cpu"].tasks["recall"].layers
+        3
+    """
 
     answers: int
     """The number of sequences on which the accuracy at one length is measured."""

@@ -239,38 +239,58 @@ def extrapolation(
     some = torch.arange(slid) * windows // slid
     whole = any(encoding.raw_keys for encoding in model.encodings)  # keys depend on all of the text
     segment = None if whole else trained
-    cut, slides, attention, placed = [], [], [], text.new_empty(0, 0)
-    for length in lengths:
-        stride, why = length // QUARTERS, refusal(model, length)
-        unstreamed = why or (refusal(model, text.shape[1] - 1) if memory else None)  # positions go on in a stream
-        if why:
-            cut.append(_unserved(why, length=length))
-            attention.append({"length": length, "distance": None, "entropy": None, "why": why})
-        else:
-            found = cut_losses(model, text[:, context:], length, segment, autocast)  # (R, S)
-            cut.append(_of_texts(found, length=length))
-            placed = found.view(-1, length)  # of the longest windows that are served, in the end
-            part = text[some][:WATCHED, context : context + length]
-            watched = _watched(model, part, segment, _distance, _entropy)
-            finite = bool(watched.isfinite().all())
-            distance, entropy = watched.tolist() if finite else (None, None)
-            attention.append({"length": length, "distance": distance, "entropy": entropy})
-            if not finite:
-                attention[-1]["why"] = "the weights are not finite numbers"
-        about = {"length": length, "stride": stride, "nonoverlapping": None if why else _entry(found[some])["loss"]}
-        if unstreamed:
-            slides.append(_unserved(unstreamed, **about))
-        else:
-            scored = _slid(model, text[some], length, stride, context, memory, segment, autocast)
-            slides.append(_of_texts(scored, **about))
+    refused = {length: refusal(model, length) for length in lengths}
+    in_stream = refusal(model, text.shape[1] - 1) if memory else None  # positions go on in a stream
+    measured = {
+        length: cut_losses(model, text[:, context:], length, segment, autocast)  # (R, S)
+        for length in lengths
+        if not refused[length]
+    }
+
+    def cut(length: int) -> Entry:
+        if why := refused[length]:
+            return _unserved(why, length=length)
+        return _of_texts(measured[length], length=length)
+
+    def slides(length: int) -> Entry:
+        stride, served = length // QUARTERS, length in measured
+        about = {
+            "length": length,
+            "stride": stride,
+            "nonoverlapping": _entry(measured[length][some])["loss"] if served else None,
+        }
+        if why := refused[length] or in_stream:
+            return _unserved(why, **about)
+        return _of_texts(_slid(model, text[some], length, stride, context, memory, segment, autocast), **about)
+
+    def attention(length: int) -> Entry:
+        if why := refused[length]:
+            return {"length": length, "distance": None, "entropy": None, "why": why}
+        part = text[some][:WATCHED, context : context + length]
+        watched = _watched(model, part, segment, _distance, _entropy)
+        if not bool(watched.isfinite().all()):
+            why = "the weights are not finite numbers"
+            return {"length": length, "distance": None, "entropy": None, "why": why}
+        distance, entropy = watched.tolist()
+        return {"length": length, "distance": distance, "entropy": entropy}
+
+    served = max(measured, default=0)  # the longest windows that the model can serve
+    placed = measured[served].view(-1, served) if served else text.new_empty(0, 0)
+    why = refused[lengths[-1]] or ""
     positions = [
-        _unserved(why or "", **{"from": a, "to": b})
-        if b > placed.shape[1]
-        else _entry(placed[:, a:b], **{"from": a, "to": b})
+        _entry(placed[:, a:b], **{"from": a, "to": b}) if b <= served else _unserved(why, **{"from": a, "to": b})
         for a, b in bins(trained, lengths[-1])
     ]
-    return {"trained": trained, "memory": memory, "windows": windows, "slid": slid, "by_position": positions,
-            "nonoverlapping": cut, "sliding": slides, "attention": attention}  # fmt: skip
+    return {
+        "trained": trained,
+        "memory": memory,
+        "windows": windows,
+        "slid": slid,
+        "by_position": positions,
+        "nonoverlapping": [cut(length) for length in lengths],
+        "sliding": [slides(length) for length in lengths],
+        "attention": [attention(length) for length in lengths],
+    }
 
 
 def bins(trained: int, longest: int) -> list[tuple[int, int]]:

@@ -131,6 +131,14 @@ def train_and_measure(
     Raises:
         ValueError: If a checkpoint is damaged or belongs to another configuration.
         OSError: If the disk is full.
+
+    Example:
+        >>> import tempfile
+        >>> from posenc.lab.corpus import load
+        >>> folder = Path(tempfile.mkdtemp())
+        >>> run = Run("copy_nope", seed=0, preset="smoke")
+        >>> train_and_measure(run, load(None), out=folder, work=folder, progress=False).name
+        'copy_nope-0.json'
     """
     if run.parent is not None:
         _prepare(run.parent, corpus, out=out, work=work, device=device, progress=progress)

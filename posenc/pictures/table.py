@@ -67,6 +67,9 @@ class Table:
         Args:
             width: The greatest number of characters in a line. The last column is wrapped to keep it; without a
                 width nothing is wrapped.
+
+        Returns:
+            Lines of text, without a new line at the end.
         """
         rows = [[_unmarked(cell) for cell in row] for row in self.rows]
         lines = [self.columns, *rows] if any(self.columns) else rows
@@ -89,6 +92,9 @@ class Table:
         Args:
             classes: Further classes of the table, for a style sheet. A table of 12 rows or more also has the class
                 `pe-sortable`, and its numbers as data, so that the page can sort it.
+
+        Returns:
+            HTML.
         """
         right, sortable = self._numeric(), len(self.rows) >= LONG
         names = " ".join(["table", *([classes] if classes else []), *(["pe-sortable"] if sortable else [])])
@@ -116,7 +122,11 @@ class Table:
         )
 
     def markdown(self) -> str:
-        """A table in GitHub's Markdown, below its caption."""
+        """The table in GitHub's Markdown, below its caption.
+
+        Returns:
+            Lines of Markdown.
+        """
         lines = [self.columns, ["--:" if number else "---" for number in self._numeric()], *self.rows]
         table = "\n".join("| " + " | ".join(map(_escaped, line)) + " |" for line in lines)
         return "\n\n".join(part for part in (_untagged(self.caption), table, _untagged(self.note)) if part)

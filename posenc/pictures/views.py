@@ -82,9 +82,16 @@ class Heatmap:
         _limits(self.limits)
 
     def read(self, value: Any) -> list[Tensor]:
-        """The tensors to draw, float32: one matrix (rows, columns), with tiles (tiles, rows, columns).
+        """The tensors to draw.
 
-        Raises ValueError for other shapes.
+        Args:
+            value: What the function of a panel returned for this view.
+
+        Returns:
+            One matrix (rows, columns), float32; with tiles (tiles, rows, columns).
+
+        Raises:
+            ValueError: For other shapes.
         """
         matrix = _tensor(value, "Heatmap")
         if self.tiles and (matrix.dim() != 3 or matrix.shape[0] != len(self.tiles)):
@@ -154,7 +161,17 @@ class Lines:
                 raise ValueError(f"mark {mark!r} is unknown: use one of {', '.join(MARKS)}")
 
     def read(self, value: Any) -> list[Tensor]:
-        """The tensors to draw, float32: x (points,) and y (lines, points). Raises ValueError for other shapes."""
+        """The tensors to draw.
+
+        Args:
+            value: What the function of a panel returned for this view.
+
+        Returns:
+            Both x (points,) and y (lines, points), float32.
+
+        Raises:
+            ValueError: For other shapes.
+        """
         x, y = value if isinstance(value, (tuple, list)) and len(value) == 2 else (None, value)
         y = _tensor(y, "Lines")
         y = y.unsqueeze(0) if y.dim() == 1 else y
@@ -209,7 +226,17 @@ class Plane:
             raise ValueError(f"limit {self.limit} leaves no plane: give a half-width above 0")
 
     def read(self, value: Any) -> list[Tensor]:
-        """The tensors to draw, float32: the tips (arrows, 2). Raises ValueError for other shapes."""
+        """The tensors to draw.
+
+        Args:
+            value: What the function of a panel returned for this view.
+
+        Returns:
+            The tips (arrows, 2), float32.
+
+        Raises:
+            ValueError: For other shapes.
+        """
         tips = _tensor(value, "Plane")
         if tips.dim() != 2 or tips.shape[1] != 2:
             raise ValueError(f"Plane needs the tips of its arrows as (arrows, 2), got shape {tuple(tips.shape)}")
@@ -236,7 +263,17 @@ class Readout:
     title: str = ""
 
     def read(self, value: Any) -> list[Tensor]:
-        """The tensors to show, float32: the numbers (numbers,). Raises ValueError for other shapes."""
+        """The tensors to show.
+
+        Args:
+            value: What the function of a panel returned for this view.
+
+        Returns:
+            The numbers (numbers,), float32.
+
+        Raises:
+            ValueError: For other shapes.
+        """
         numbers = _tensor(value, "Readout")
         numbers = numbers.reshape(1) if numbers.dim() == 0 else numbers
         if numbers.dim() != 1:
@@ -268,11 +305,25 @@ class Formula:
     title: str = ""
 
     def places(self) -> list[str]:
-        """The names of controls, and the numbers as digits, in the order in which they stand in the formula."""
+        """What stands in the formula, in its order.
+
+        Returns:
+            The names of controls, and the numbers as digits.
+        """
         return re.findall(PLACE, self.tex)
 
     def read(self, value: Any) -> list[Tensor]:
-        """The tensors to show, float32: the numbers (numbers,). Raises ValueError for other shapes."""
+        """The tensors to show.
+
+        Args:
+            value: What the function of a panel returned for this view.
+
+        Returns:
+            The numbers (numbers,), float32.
+
+        Raises:
+            ValueError: For other shapes.
+        """
         numbers = torch.zeros(0) if value is None else _tensor(value, "Formula")
         numbers = numbers.reshape(1) if numbers.dim() == 0 else numbers
         wanted = 1 + max((int(place) for place in self.places() if place.isdigit()), default=-1)

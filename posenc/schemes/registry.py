@@ -17,7 +17,12 @@ from posenc.schemes.xpos import XPos
 
 @dataclass(frozen=True)
 class Scheme:
-    """What the book, the model and the lab need to know about a scheme beside its formula."""
+    """What the book, the model and the lab need to know about a scheme beside its formula.
+
+    Example:
+        >>> SCHEMES["rope"].title, SCHEMES["rope"].per_layer
+        ('RoPE', False)
+    """
 
     title: str
     """Its name in figures and tables."""

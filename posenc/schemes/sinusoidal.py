@@ -30,7 +30,7 @@ def frequencies(
         device: Where to put the result; default: where `base` is, or torch's default.
 
     Returns:
-        Θ, (dim/2,), in radians per position.
+        θ, (dim/2,), in radians per position.
 
     Raises:
         ValueError: If dim is odd or not positive, or base is not positive.

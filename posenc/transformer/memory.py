@@ -26,7 +26,8 @@ class Memory:
         >>> memory.positions
         tensor([ 8,  9, 10, 11])
 
-    Source: Dai et al. (2019), section 3.2.
+    References:
+        Dai et al. (2019), section 3.2.
     """
 
     def __init__(self, length: int) -> None:
@@ -45,14 +46,26 @@ class Memory:
         return 0 if self.positions is None else self.positions.shape[-1]
 
     def join(self, pos: Tensor) -> Tensor:
-        """The positions that are held, followed by pos: (M + L,), or (B, M + L) if either is batched."""
+        """The positions that are held, followed by others.
+
+        Args:
+            pos: (L,) or (B, L).
+
+        Returns:
+            (M + L,), or (B, M + L) if either is batched.
+        """
         if self.positions is None:
             return pos
         batch = torch.broadcast_shapes(self.positions.shape[:-1], pos.shape[:-1])
         return torch.cat((self.positions.expand(*batch, -1), pos.expand(*batch, -1)), -1)
 
     def extend(self, states: list[Tensor], pos: Tensor) -> None:
-        """Takes each layer's input (B, L, D) at pos (L,) or (B, L), and forgets what is older than `length`."""
+        """Takes the inputs of a segment, and forgets what is older than `length` tokens.
+
+        Args:
+            states: The input of each layer, (B, L, D).
+            pos: Their positions, (L,) or (B, L).
+        """
         self.next = following(pos, self.next)
         if self.states:
             states = [torch.cat(pair, 1) for pair in zip(self.states, states, strict=True)]

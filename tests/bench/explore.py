@@ -1,7 +1,7 @@
 """How long a reader waits: from moving a slider to the painted frame, in the page, with a kernel, and the common way.
 
 Everything runs in the same headless Chromium, in turns: a move in the built page, one in a live panel, one of
-``interact`` around matplotlib, and again. Medians, and ratios to the page.
+`interact` around matplotlib, and again. Medians, and ratios to the page.
 
     python tests/bench/explore.py
 """

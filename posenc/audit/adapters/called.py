@@ -250,7 +250,8 @@ def adapt(model: Any, *, vocabulary: int | None = None) -> Adapter:
         9
     """
     if all(hasattr(model, name) for name in ("logits", "takes_positions", "takes_mask", "vocabulary")):
-        return model if hasattr(model, "module") else WithoutModule(model)
+        whole: Adapter = model if hasattr(model, "module") else WithoutModule(model)
+        return whole
     model = getattr(model, "_orig_mod", model)  # what torch.compile wraps
     if not callable(model):
         raise Unfit(f"{type_name(model)} cannot be called: pass a module, a function of tokens, or an Adapter")
