@@ -135,7 +135,7 @@ def test_whatever_is_raised_is_status_2_and_a_line_with_its_class(
     def fail(*given: object, **named: object) -> None:
         raise error
 
-    monkeypatch.setattr(command, "audit", fail)
+    monkeypatch.setattr("posenc.audit.run.audit", fail)
     assert command.main([f"{module}:Right", "--quiet"]) == 2
     err = capsys.readouterr().err
     assert err.startswith(f"posenc.audit: {type(error).__name__}") and err.count("\n") == 1
@@ -225,7 +225,8 @@ def test_a_configuration_is_read_without_transformers(
 
 
 def test_a_configuration_is_read_without_torch(tmp_path: Path) -> None:
-    (tmp_path / "config.json").write_text('{"model_type": "llama", "rope_theta": 12345.0}', encoding="utf-8")
+    fields = {"model_type": "llama", "head_dim": 16, "num_hidden_layers": 2, "rope_theta": 12345.0}
+    (tmp_path / "config.json").write_text(json.dumps(fields), encoding="utf-8")
     code = (
         "import sys\nsys.modules['torch'] = None\nfrom posenc.audit.__main__ import main\n"
         f"assert main([{str(tmp_path)!r}, '--config']) == 0\nassert main([{str(tmp_path)!r}]) == 2\n"

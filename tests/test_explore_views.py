@@ -527,7 +527,7 @@ def test_matrices_of_other_sizes_have_no_difference(page):
     root.get_by_role("button", name="Pin", exact=True).click()
     move(page, "explore-masked", length=9)
     root.get_by_role("button", name="difference").click()
-    assert "other sizes" in root.locator(".pe-status").inner_text()
+    assert "differ in size" in root.locator(".pe-status").inner_text()
     root.get_by_role("button", name="pinned").click()
     assert page.evaluate("document.getElementById('explore-masked').panel.views[0].drawn[0].shape") == [6, 6]
 

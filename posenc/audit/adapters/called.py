@@ -226,6 +226,8 @@ class WithoutModule:
         self.adapter = adapter
 
     def __getattr__(self, name: str) -> Any:
+        if name == "adapter":  # while it is copied or unpickled
+            raise AttributeError(name)
         return getattr(self.adapter, name)
 
 

@@ -41,7 +41,7 @@ class Adapter(Protocol):
       beams, lookup, past.
     - `variants() -> {words: adapter}`: the same weights with one thing changed, such as "a window of 64". A test that
       fails is tried on each, and a variant that passes is named in the report.
-    - `explained`, a dict: in words of `variants`, why a failure that passes with that variant is a property of the scheme.
+    - `explained`, a dict: in words of `variants`, why a failure that passes with that variant is a property.
     - `logits_by_default(tokens, positions)`: as `logits`, without the argument that says whether a cache is kept.
     - `causal`, `recurrent`, `packs`: True or False where it is known that tokens do not see ahead, that a state passes
       through padding too, and that documents are separated by positions that restart.

@@ -93,9 +93,9 @@ class MixedRoPE(GridRoPE):
             base,
             coordinates=coordinates,
             layout=layout,
-            freq=nn.Parameter(axial),
+            freq=nn.Parameter(axial),  # (2, H, d/2)
             device=device,
-            dtype=dtype,  # freq (2, H, d/2)
+            dtype=dtype,
         )
         self.reset_parameters()
 
