@@ -74,10 +74,15 @@ def bundle(development: bool) -> None:
     # The runtime is one function of its global object, so that a worker can be made from its own source. It gets its
     # wasm handed over, so its own address, which it would resolve others against, is never looked up.
     esbuild(
-        entry + "runtime.js", "--format=iife", *build, "--define:import.meta.url=POSENC_URL", "--conditions=import",
+        entry + "runtime.js",
+        "--format=iife",
+        *build,
+        "--define:import.meta.url=POSENC_URL",
+        "--conditions=import",
         "--banner:js=globalThis.posencRuntime=function(globalThis){const POSENC_URL='https://runtime.invalid/';",
-        "--footer:js=};", "--outfile=posenc/_explore/static/runtime.js",
-    )  # fmt: skip
+        "--footer:js=};",
+        "--outfile=posenc/_explore/static/runtime.js",
+    )
     (STATIC / "licences.txt").write_text(licences("widget", "page", "runtime"), encoding="utf-8")
     shutil.copyfile(FRONT / "style.css", STATIC / "style.css")
     packed = gzip.compress((ROOT / WASM).read_bytes(), 9, mtime=0)
@@ -129,8 +134,15 @@ def run(tool: str, *arguments: str, folder: Path = ROOT) -> None:
     surroundings = dict(os.environ)
     if not os.access(Path.home(), os.W_OK):  # npm would keep its cache there
         surroundings["npm_config_cache"] = str(Path(tempfile.gettempdir()) / "posenc-npm")
-    done = call(list(arguments), return_completed_process=True, cwd=folder, env=surroundings, stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT, text=True)  # fmt: skip
+    done = call(
+        list(arguments),
+        return_completed_process=True,
+        cwd=folder,
+        env=surroundings,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
     if done.returncode:
         hint = "npm needs a network the first time, and when package-lock.json changed. " if tool == "npm" else ""
         sys.exit(f"{done.stdout!s}\n{hint}{tool} {' '.join(arguments[:2])} failed, as said above.")

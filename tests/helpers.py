@@ -61,9 +61,13 @@ def onnx_session(module: torch.nn.Module, **example: int | Tensor) -> Callable[.
     dynamic = tuple(torch.export.Dim.DYNAMIC if isinstance(value, int) else None for value in example.values())
     with one_table():
         program = torch.onnx.export(
-            module.eval(), tuple(example.values()), dynamic_shapes=dynamic, input_names=list(example), dynamo=True,
+            module.eval(),
+            tuple(example.values()),
+            dynamic_shapes=dynamic,
+            input_names=list(example),
+            dynamo=True,
             verbose=False,
-        )  # fmt: skip
+        )
     graph = io.BytesIO()
     program.save(graph)
     session = runtime.InferenceSession(graph.getvalue(), providers=["CPUExecutionProvider"])

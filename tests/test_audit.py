@@ -638,8 +638,15 @@ def test_tables_that_were_made_smaller_in_vain_become_as_large_as_they_were() ->
 def test_a_frozen_model_gets_new_weights_but_keeps_its_sines() -> None:
     model = Llama().requires_grad_(False)
     before = model.head.weight.clone()
-    model.register_parameter("table", nn.Parameter(Transformer(9, model_dim=64, encoding="sinusoidal").encoding().embed(
-        torch.zeros(1, 40, 64), torch.arange(40))[0], requires_grad=False))  # fmt: skip
+    model.register_parameter(
+        "table",
+        nn.Parameter(
+            Transformer(9, model_dim=64, encoding="sinusoidal")
+            .encoding()
+            .embed(torch.zeros(1, 40, 64), torch.arange(40))[0],
+            requires_grad=False,
+        ),
+    )
     table = model.get_parameter("table").clone()
     randomise(model)
     assert not torch.equal(before, model.head.weight)

@@ -72,8 +72,14 @@ def rotation(patch: pytest.MonkeyPatch, change: Callable[..., tuple[Tensor, Tens
 def calls(patch: pytest.MonkeyPatch, change: Callable[..., Any]) -> None:
     """`change` gets tokens, mask, positions, cache and the rest, and returns the first three as they should be."""
 
-    def forward(self: Any, input_ids: Any = None, attention_mask: Any = None, position_ids: Any = None,
-                past_key_values: Any = None, **rest: Any) -> Any:  # fmt: skip
+    def forward(
+        self: Any,
+        input_ids: Any = None,
+        attention_mask: Any = None,
+        position_ids: Any = None,
+        past_key_values: Any = None,
+        **rest: Any,
+    ) -> Any:
         past = 0 if past_key_values is None else past_key_values.get_seq_length()
         mask, positions = change(input_ids, attention_mask, position_ids, past)
         return FORWARD(self, input_ids, mask, positions, past_key_values, **rest)
@@ -89,8 +95,14 @@ def whole(n: int, keys: int, last: int) -> Tensor:
 def masks(patch: pytest.MonkeyPatch, change: Callable[[Tensor, int], Tensor]) -> None:
     """`change` gets the causal mask, True where a token is seen, and how many tokens are past."""
 
-    def mask(config: Any, inputs_embeds: Tensor, attention_mask: Any = None, past_key_values: Any = None,
-             position_ids: Any = None, **rest: Any) -> Any:  # fmt: skip
+    def mask(
+        config: Any,
+        inputs_embeds: Tensor,
+        attention_mask: Any = None,
+        past_key_values: Any = None,
+        position_ids: Any = None,
+        **rest: Any,
+    ) -> Any:
         if attention_mask is not None and attention_mask.ndim == 4:  # made by generate, for a static cache
             return attention_mask
         n, past = inputs_embeds.shape[1], 0 if past_key_values is None else int(past_key_values.get_seq_length())
@@ -558,10 +570,15 @@ def test_tied_weights_are_stored_once_and_all_there(tmp_path: Path) -> None:
 @pytest.mark.parametrize("options", [[], ["--weights"], ["--knobs"]])
 @pytest.mark.parametrize(
     "text",
-    ['{"model_type": "llama", "rope_theta": 1' + 400 * "0" + "}", '{"a": ' * 100_000, '{"model_type": ["llama"]}',
-     '{"model_type": "llama", "hidden_size": "wide"}', '{"model_type": "llama", "num_attention_heads": 0}'],
+    [
+        '{"model_type": "llama", "rope_theta": 1' + 400 * "0" + "}",
+        '{"a": ' * 100_000,
+        '{"model_type": ["llama"]}',
+        '{"model_type": "llama", "hidden_size": "wide"}',
+        '{"model_type": "llama", "num_attention_heads": 0}',
+    ],
     ids=["huge", "nested", "list", "words", "zero"],
-)  # fmt: skip
+)
 def test_what_no_model_can_be_built_of_is_status_2(
     text: str, options: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -154,9 +154,14 @@ def test_only_a_build_that_succeeds_is_stamped(
 
     def build(warnings: int = 0, error: Exception | None = None) -> str:
         app = SimpleNamespace(
-            outdir=out, builder=SimpleNamespace(format="html"), config=settings, env=SimpleNamespace(found_docs=set()),
-            keep_going=True, warningiserror=False, _warncount=warnings,
-        )  # fmt: skip
+            outdir=out,
+            builder=SimpleNamespace(format="html"),
+            config=settings,
+            env=SimpleNamespace(found_docs=set()),
+            keep_going=True,
+            warningiserror=False,
+            _warncount=warnings,
+        )
         execution.begin(app)
         tree("chapters/index.md", "edited while it is being built")
         execution.finish(app, error)
@@ -200,9 +205,15 @@ def test_pages_of_what_is_gone_do_not_stay(extension: ModuleType, tmp_path: Path
     env = SimpleNamespace(found_docs={"chapters/rope"}, _viewcode_modules={"posenc.schemes.rope": ()})
     config = SimpleNamespace(root_doc="chapters/rope", html_title="Book")
     app = SimpleNamespace(
-        warningiserror=True, keep_going=True, _warncount=0, doctreedir=tmp_path, outdir=tmp_path, env=env,
-        config=config, builder=SimpleNamespace(format="html"),
-    )  # fmt: skip
+        warningiserror=True,
+        keep_going=True,
+        _warncount=0,
+        doctreedir=tmp_path,
+        outdir=tmp_path,
+        env=env,
+        config=config,
+        builder=SimpleNamespace(format="html"),
+    )
     extension.finish(app, None)
     assert {name for name, path in pages.items() if not path.exists()} == {"chapters/old", "_modules/posenc/old"}
 

@@ -492,9 +492,13 @@ def test_controls_are_called_what_the_reader_calls_them(monkeypatch):
     pytest.importorskip("onnxruntime")
     monkeypatch.setenv("POSENC_BOOK", "1")
     page = explore(
-        encoding, Heatmap(rows=["a", "b"]), length=(8, 32), labels={"length": "tokens of <text>"},
-        units={"length": "tokens"}, caption="Drag <it>.",
-    )  # fmt: skip
+        encoding,
+        Heatmap(rows=["a", "b"]),
+        length=(8, 32),
+        labels={"length": "tokens of <text>"},
+        units={"length": "tokens"},
+        caption="Drag <it>.",
+    )
     html = page._repr_mimebundle_()["text/html"]
     assert ">tokens of &lt;text&gt; 16<" in html
     assert '<p class="pe-caption">Drag &lt;it&gt;.</p>' in html

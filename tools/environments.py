@@ -61,9 +61,9 @@ def build(host: str, python: str | None) -> Path:
     shutil.rmtree(folder, ignore_errors=True)
     subprocess.run([chosen, "-m", "venv", folder], check=True)
     own = folder / "bin/python"
-    said = subprocess.run([own, "--version"], check=True, capture_output=True, text=True).stdout.strip()
+    reported = subprocess.run([own, "--version"], check=True, capture_output=True, text=True).stdout.strip()
     print(
-        f"{host}: {said}" + ("" if said.startswith(f"Python {version}.") else f", where {host} has {version}"),
+        f"{host}: {reported}" + ("" if reported.startswith(f"Python {version}.") else f", where {host} has {version}"),
         flush=True,
     )
     index = os.environ.get("TORCH_INDEX", "")
@@ -99,20 +99,20 @@ class Sessions(http.server.BaseHTTPRequestHandler):
 def surroundings(host: str, python: Path) -> Iterator[dict[str, str]]:
     """The variables of a kernel. The repository of the notebooks is this one, whatever its address."""
     dropped = ("POSENC_BOOK", "PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
-    found = {name: value for name, value in os.environ.items() if name not in dropped}
-    found["PATH"] = os.pathsep.join([str(python.parent), found["PATH"]])
+    environment = {name: value for name, value in os.environ.items() if name not in dropped}
+    environment["PATH"] = os.pathsep.join([str(python.parent), environment["PATH"]])
     if host != "colab":
-        yield found
+        yield environment
         return
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Sessions) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        found |= {"COLAB_JUPYTER_IP": "127.0.0.1", "KMP_TARGET_PORT": str(server.server_port)}
-        found |= {
+        environment |= {"COLAB_JUPYTER_IP": "127.0.0.1", "KMP_TARGET_PORT": str(server.server_port)}
+        environment |= {
             "GIT_CONFIG_COUNT": "1",
             "GIT_CONFIG_KEY_0": f"url.{ROOT.as_uri()}.insteadOf",
             "GIT_CONFIG_VALUE_0": REPOSITORY,
         }
-        yield found
+        yield environment
         server.shutdown()
 
 
@@ -162,11 +162,11 @@ def chapters(host: str, python: Path, stems: list[str]) -> bool:
             if wrong:
                 print(wrong, file=sys.stderr, flush=True)
     where = "import posenc; print(posenc.__file__)"
-    found = subprocess.run(
+    place = subprocess.run(
         [python, "-c", where], cwd=CHAPTERS, env=environment, capture_output=True, text=True
     ).stdout.strip()
-    if not Path(found).is_relative_to(HOME):
-        print(f"{host}: posenc is not the installed one but {found or 'missing'}", file=sys.stderr)
+    if not Path(place).is_relative_to(HOME):
+        print(f"{host}: posenc is not the installed one but {place or 'missing'}", file=sys.stderr)
         passed = False
     return passed
 

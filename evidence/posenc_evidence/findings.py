@@ -70,9 +70,15 @@ BUGS: dict[str, Bug] = {}
 
 
 def bug(
-    title: str, *architectures: str, where: tuple[str, ...], sees: str, test: str, control: str, known: str = "",
+    title: str,
+    *architectures: str,
+    where: tuple[str, ...],
+    sees: str,
+    test: str,
+    control: str,
+    known: str = "",
     repair: Repair | None = None,
-) -> Callable[[Callable[[], list[Shown]]], Callable[[], list[Shown]]]:  # fmt: skip
+) -> Callable[[Callable[[], list[Shown]]], Callable[[], list[Shown]]]:
     """Registers a finding under the name of the function that shows it."""
 
     def register(show: Callable[[], list[Shown]]) -> Callable[[], list[Shown]]:
@@ -143,12 +149,19 @@ def prophetnet_axes() -> list[Shown]:
 
 @bug(
     "generate counts positions from 0, and forward from padding_idx + 1",
-    "roberta", "roberta-prelayernorm", "camembert", "xlm-roberta", "xlm-roberta-xl", "xmod", "data2vec-text",
+    "roberta",
+    "roberta-prelayernorm",
+    "camembert",
+    "xlm-roberta",
+    "xlm-roberta-xl",
+    "xmod",
+    "data2vec-text",
     where=("generation/utils.py:894", "generation/utils.py:2885", "models/roberta/modeling_roberta.py:83"),
     sees="Logits of generate are not those of a forward pass over the same text, with a cache or without.",
-    test="generate", control="position_ids passed to generate as forward counts them",
+    test="generate",
+    control="position_ids passed to generate as forward counts them",
     known="huggingface/transformers#47496 is of the same class, in a collator",
-)  # fmt: skip
+)
 def roberta_generate() -> list[Shown]:
     sizes = []
     for model_type in BUGS["roberta_generate"].architectures:
@@ -161,12 +174,19 @@ def roberta_generate() -> list[Shown]:
 
 @bug(
     "With a cache, padding counts as positions, and without it does not",
-    "roberta", "roberta-prelayernorm", "camembert", "xlm-roberta", "xlm-roberta-xl", "xmod", "data2vec-text",
+    "roberta",
+    "roberta-prelayernorm",
+    "camembert",
+    "xlm-roberta",
+    "xlm-roberta-xl",
+    "xmod",
+    "data2vec-text",
     where=("models/roberta/modeling_roberta.py:154",),
     sees="Decoding a left-padded batch by hand, without position_ids, puts a new token as many places too far as its "
     "row has padding, since the length of the cache is added.",
-    test="step_left", control="the same text without padding",
-)  # fmt: skip
+    test="step_left",
+    control="the same text without padding",
+)
 def roberta_padding() -> list[Shown]:
     differences = []
     for model_type in BUGS["roberta_padding"].architectures:
@@ -324,13 +344,20 @@ def time_step_floor() -> list[Shown]:
 
 
 @bug(
-    "Packed documents see one another", "gpt_oss", "afmoe", "falcon",
-    where=("models/gpt_oss/modeling_gpt_oss.py:460", "models/afmoe/modeling_afmoe.py:552",
-           "models/falcon/modeling_falcon.py:755"),
+    "Packed documents see one another",
+    "gpt_oss",
+    "afmoe",
+    "falcon",
+    where=(
+        "models/gpt_oss/modeling_gpt_oss.py:460",
+        "models/afmoe/modeling_afmoe.py:552",
+        "models/falcon/modeling_falcon.py:755",
+    ),
     sees="Two documents in one row, with position_ids that begin again, leak; most other classes tell them apart.",
-    test="packed_ids", control="Llama, called in the same way",
+    test="packed_ids",
+    control="Llama, called in the same way",
     known="huggingface/transformers#39997, for gpt-oss",
-)  # fmt: skip
+)
 def packing() -> list[Shown]:
     own: dict[str, dict[str, Any]] = {
         "gpt_oss": {"head_dim": 16, "num_local_experts": 2, "num_experts_per_tok": 2, "sliding_window": 64},
@@ -433,9 +460,16 @@ def against_pass(model: Any, **options: Any) -> float:
         return out
 
     out = model.generate(
-        x[:, :GIVEN], max_new_tokens=x.shape[1] - GIVEN, eos_token_id=None, do_sample=False, output_logits=True,
-        return_dict_in_generate=True, logits_processor=[force], disable_compile=True, **options,
-    )  # fmt: skip
+        x[:, :GIVEN],
+        max_new_tokens=x.shape[1] - GIVEN,
+        eos_token_id=None,
+        do_sample=False,
+        output_logits=True,
+        return_dict_in_generate=True,
+        logits_processor=[force],
+        disable_compile=True,
+        **options,
+    )
     return off(torch.stack(out.logits, 1), model(x, use_cache=False).logits[:, GIVEN - 1 : -1])
 
 

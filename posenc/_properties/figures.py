@@ -86,8 +86,14 @@ def overlay(
             ax.axvspan(start, FURTHEST, color=plot.INK, alpha=0.12, linewidth=0)
             ax.set_xlim(1, FURTHEST)
             if start <= 10_000:
-                ax.annotate(words, (start, 0.5), xytext=(6, 0), xycoords=("data", "axes fraction"),
-                            textcoords="offset points", va="center")  # fmt: skip
+                ax.annotate(
+                    words,
+                    (start, 0.5),
+                    xytext=(6, 0),
+                    xycoords=("data", "axes fraction"),
+                    textcoords="offset points",
+                    va="center",
+                )
             else:  # too narrow for the words, which go above it
                 ax.text(1, 1.02, words, ha="right", va="bottom", transform=ax.transAxes)
         ax.grid(axis="y", linewidth=0.4, alpha=0.35, color=plot.INK)

@@ -92,7 +92,7 @@ class Attempt:
 
     def _attended(
         self,
-        made: Encoding,
+        encoding: Encoding,
         q: Tensor,
         k: Tensor,
         v: Tensor,
@@ -104,9 +104,9 @@ class Attempt:
         maker, given = self.last, "".join(f", {key}={brief(value)}" for key, value in options.items())
         self.last = f"attention with {maker}, queries at {_range(qpos)} and keys at {_range(kpos)}{given},"
         try:
-            both: Any = attention(q, k, v, made, qpos, kpos, **options | {"return_weights": weights}, embedded=True)
+            both: Any = attention(q, k, v, encoding, qpos, kpos, **options | {"return_weights": weights}, embedded=True)
         except Exception as error:
-            raise CounterExample(f"{self.last} raises {_where(error, type(made))}{_error_line(error)}") from error
+            raise CounterExample(f"{self.last} raises {_where(error, type(encoding))}{_error_line(error)}") from error
         outputs = tuple(self.numbers(each) for each in (both if weights else (both,)))
         self.last = maker
         return outputs
@@ -161,12 +161,12 @@ def _error_line(error: Exception) -> str:
     return f"{type(error).__name__}: {message}" if message else type(error).__name__
 
 
-def _where(error: Exception, made: type) -> str:
+def _where(error: Exception, cls: type) -> str:
     """In which method of a reader's class it was raised, if in one."""
     place, trace = "", error.__traceback__
     while trace is not None:
         name = trace.tb_frame.f_code.co_qualname
-        if name.startswith(f"{made.__qualname__}.") and name != f"{made.__qualname__}.__init__":
+        if name.startswith(f"{cls.__qualname__}.") and name != f"{cls.__qualname__}.__init__":
             place = f"in {name.replace('.<locals>', '')} "
         trace = trace.tb_next
     return place

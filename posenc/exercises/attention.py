@@ -22,22 +22,22 @@ def _beyond(window: Attempt) -> None:
 
 def _within(window: Attempt) -> None:
     q, k = draw(2, 1, 2, 7, 4)
-    made, pos = window.encoding(3), torch.arange(7)
+    encoding, pos = window.encoding(3), torch.arange(7)
     for causal in (True, False):
         near = pos[:, None] - pos < 3
         wanted = window.weights(Encoding(), q, k, pos, pos, causal=causal, mask=near)
-        weights = window.weights(made, q, k, pos, pos, causal=causal)
+        weights = window.weights(encoding, q, k, pos, pos, causal=causal)
         for i, j in near.nonzero().tolist():
             says = f"with {window.last} and causal={causal}, query {i} gives key {j} {weights[0, 0, i, j]:.3f}"
             expect(close(weights[0, 0, i, j], wanted[0, 0, i, j], 1e-5), f"{says}, not its share of the visible keys")
 
 
 def _positions(window: Attempt) -> None:
-    made, (q, k, v) = window.encoding(3), draw(3, 1, 2, 5, 4)
-    there, moved = (window.attend(made, q, k, v, pos, pos) for pos in (torch.arange(5), torch.arange(100, 105)))
+    encoding, (q, k, v) = window.encoding(3), draw(3, 1, 2, 5, 4)
+    there, moved = (window.attend(encoding, q, k, v, pos, pos) for pos in (torch.arange(5), torch.arange(100, 105)))
     expect(close(there, moved, 1e-5), f"with {window.last}, tokens at 0 to 4 and at 100 to 104 have other outputs")
     pos = torch.tensor([0, 1, 10, 11, 12])
-    weight = window.weights(made, _silent(5), _silent(5), pos, pos)[0, 0, 2, 1].item()
+    weight = window.weights(encoding, _silent(5), _silent(5), pos, pos)[0, 0, 2, 1].item()
     expect(weight == 0, f"with {window.last}, the token at 10 gives the one before it, at 1, the weight {weight:.3f}")
 
 
@@ -48,10 +48,10 @@ def _fused(window: Attempt) -> None:
 
 
 def _step(window: Attempt) -> None:
-    made, (q, k, v), pos = window.encoding(3), draw(3, 1, 2, 6, 4), torch.arange(6)
-    whole = window.attend(made, q, k, v, pos, pos)
+    encoding, (q, k, v), pos = window.encoding(3), draw(3, 1, 2, 6, 4), torch.arange(6)
+    whole = window.attend(encoding, q, k, v, pos, pos)
     for t in range(1, 7):
-        step = window.attend(made, q[:, :, t - 1 : t], k[:, :, :t], v[:, :, :t], pos[t - 1 : t], pos[:t])
+        step = window.attend(encoding, q[:, :, t - 1 : t], k[:, :, :t], v[:, :, :t], pos[t - 1 : t], pos[:t])
         same = f"with {window.last}, the step at position {t - 1} differs from that row of the whole"
         expect(close(step, whole[:, :, t - 1 : t], 1e-5), same)
 

@@ -75,10 +75,10 @@ def _used(seen: Attempt, pos: list[int], least: int = 1) -> nn.Module:
 
 
 def _is_table(seen: Attempt) -> None:
-    made, x, pos = seen.encoding(8, 32).train(), draw(2, 10, 8), torch.arange(10)
-    embed = seen.method(made, "embed")
+    encoding, x, pos = seen.encoding(8, 32).train(), draw(2, 10, 8), torch.arange(10)
+    embed = seen.method(encoding, "embed")
     added = embed.tensor(x, pos, shape=(2, 10, 8)) - x
-    table = getattr(made, "table", None)
+    table = getattr(encoding, "table", None)
     if not isinstance(table, Tensor):
         raise CounterExample(f"{seen.last} has no table")
     expect(close(added, table[:10].expand(2, -1, -1), 1e-5), f"{embed.last} does not add rows 0 to 9 of its table")
@@ -104,10 +104,10 @@ def _least(seen: Attempt) -> None:
 
 
 def _saved(seen: Attempt) -> None:
-    made = _used(seen, [0, 3, 4])
+    encoding = _used(seen, [0, 3, 4])
     fresh = seen.encoding(8, 32)
     try:
-        fresh.load_state_dict(made.state_dict())
+        fresh.load_state_dict(encoding.state_dict())
     except Exception as error:
         expect(False, f"a new one cannot load the state_dict of {seen.last}: {' '.join(str(error).split())}")
     embed = seen.method(fresh.eval(), "embed")

@@ -26,19 +26,19 @@ def _nearer(backwards: Attempt) -> None:
         expect(row[near] > row[far], f"with {backwards.last}, query 3 gives key {far} no less than key {near}")
 
 
-def _pooled(attempt: Attempt, made: Encoding, x: Tensor) -> Tensor:
+def _pooled(attempt: Attempt, encoding: Encoding, x: Tensor) -> Tensor:
     pos, W = torch.arange(x.shape[1]), draw(2, 3, 2, 8, 4, seed=1) / 3  # two layers, two heads
     for layer in W:
         q, k, v = (x[:, None] @ w for w in layer)
-        x = x + attempt.attend(made, q, k, v, pos, pos, causal=False).transpose(1, 2).flatten(2)
+        x = x + attempt.attend(encoding, q, k, v, pos, pos, causal=False).transpose(1, 2).flatten(2)
     return x.mean(1)
 
 
 def _told_apart(backwards: Attempt) -> None:
-    made = backwards.encoding()
+    encoding = backwards.encoding()
     for length in (3, 5):
         text = draw(1, length, 8, seed=length)
-        there, back = _pooled(backwards, made, text), _pooled(backwards, made, text.flip(1))
+        there, back = _pooled(backwards, encoding, text), _pooled(backwards, encoding, text.flip(1))
         same = f"with {backwards.last}, the pooled outputs of {length} words and of these read backwards are equal"
         expect(not close(there, back, 1e-6), same)
 

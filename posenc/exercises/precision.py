@@ -18,11 +18,11 @@ class _NoFloat64(TorchDispatchMode):
     """Refuses tensors of float64, as some devices do."""
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        made = function(*args, **(kwargs or {}))
-        for tensor in tree_leaves(made):
+        out = function(*args, **(kwargs or {}))
+        for tensor in tree_leaves(out):
             if isinstance(tensor, Tensor) and tensor.dtype in (torch.float64, torch.complex128):
                 raise TypeError("this device has no float64")
-        return made
+        return out
 
 
 def _both(tables: Attempt, pos: Tensor, dim: int, base: float) -> tuple[Tensor, Tensor]:
@@ -48,10 +48,10 @@ def _right(tables: Attempt, first: int, count: int = 64) -> None:
         angle = pos[:, None].double() * freq
         cos, sin = _both(tables, pos.clone(), dim, base)
         for name, table, exact in (("cosine", cos, angle.cos()), ("sine", sin, angle.sin())):
-            off = (table - exact).abs()
-            p, t = divmod(int(off.argmax()), dim // 2)
-            message = f"{tables.last}: the {name} at position {first + p} in pair {t} is off by {off.max():.2g}"
-            expect(off.max() <= NEAR_ENOUGH, message)
+            error = (table - exact).abs()
+            p, t = divmod(int(error.argmax()), dim // 2)
+            message = f"{tables.last}: the {name} at position {first + p} in pair {t} is off by {error.max():.2g}"
+            expect(error.max() <= NEAR_ENOUGH, message)
 
 
 def _shapes(tables: Attempt) -> None:

@@ -23,14 +23,17 @@ _REPORTS: WeakKeyDictionary[Attempt, Report] = WeakKeyDictionary()
 
 def _report(make: Attempt) -> Report:
     if make not in _REPORTS:
-        made = make()
-        expect(isinstance(made, Encoding), f"{make.last} makes a {type(made).__name__}, which is no posenc.Encoding")
+        encoding = make()
         expect(
-            set(made.doors) <= {"score_bias"},
-            f"{make.last} opens {', '.join(made.doors)}, and score_bias alone is asked for",
+            isinstance(encoding, Encoding),
+            f"{make.last} makes a {type(encoding).__name__}, which is no posenc.Encoding",
+        )
+        expect(
+            set(encoding.doors) <= {"score_bias"},
+            f"{make.last} opens {', '.join(encoding.doors)}, and score_bias alone is asked for",
         )
         try:
-            _REPORTS[make] = properties(made, model_dim=64, heads=4, head_dim=16, length=512)
+            _REPORTS[make] = properties(encoding, model_dim=64, heads=4, head_dim=16, length=512)
         except ValueError as error:
             raise CounterExample(str(error)) from error
     return _REPORTS[make]

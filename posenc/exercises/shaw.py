@@ -89,18 +89,18 @@ def _slopes(heads: int) -> Callable[[Tensor], Tensor]:
 
 
 def _made(as_shaw: Attempt, bias: Callable[[Tensor], Tensor], L: int, d: int) -> Shaw:
-    made = as_shaw.encoding(bias, L, d)
-    if not isinstance(made, Shaw):
-        raise CounterExample(f"{as_shaw.last} is a {type(made).__name__}")
-    return made
+    encoding = as_shaw.encoding(bias, L, d)
+    if not isinstance(encoding, Shaw):
+        raise CounterExample(f"{as_shaw.last} is a {type(encoding).__name__}")
+    return encoding
 
 
 def _kind(as_shaw: Attempt) -> None:
     for heads, L, d in ((2, 10, 8), (3, 5, 4)):
-        made = _made(as_shaw, _stairs(heads), L, d)
-        expect(made.value_table is None, f"{as_shaw.last} has values, too")
-        has = f"{as_shaw.last} has a table {tuple(made.key_table.shape)}"
-        expect(made.key_table.shape == (heads, 2 * L - 1, d), f"{has}, the bias being of {heads} heads")
+        encoding = _made(as_shaw, _stairs(heads), L, d)
+        expect(encoding.value_table is None, f"{as_shaw.last} has values, too")
+        has = f"{as_shaw.last} has a table {tuple(encoding.key_table.shape)}"
+        expect(encoding.key_table.shape == (heads, 2 * L - 1, d), f"{has}, the bias being of {heads} heads")
 
 
 def _weighs(as_shaw: Attempt, make: Callable[[int], Callable[[Tensor], Tensor]], contents: float = 0.0) -> None:

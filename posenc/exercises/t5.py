@@ -56,12 +56,12 @@ def _last(bucket: Attempt) -> None:
 def _growth(bucket: Attempt) -> None:
     for buckets, limit in SIZES:
         near = buckets // 2
-        for n, one in enumerate(_back(bucket, buckets, limit)[near:limit], start=near):
+        for n, bucket_of_offset in enumerate(_back(bucket, buckets, limit)[near:limit], start=near):
             exact = near * math.log(n / near) / math.log(limit / near)  # buckets after the first half
-            message = f"with {buckets} buckets up to {limit}, the offset {-n} is in bucket {one}"
+            message = f"with {buckets} buckets up to {limit}, the offset {-n} is in bucket {bucket_of_offset}"
             least, most = near + math.floor(exact - 1e-6), near + math.floor(exact + 1e-6)
-            expect(one >= min(least, buckets - 1), f"{message}, which ends before it")
-            expect(one <= most, f"{message}, which begins after it")
+            expect(bucket_of_offset >= min(least, buckets - 1), f"{message}, which ends before it")
+            expect(bucket_of_offset <= most, f"{message}, which begins after it")
 
 
 EXACT = [(16, 16, 128), (8, 8, 128), (5, 5, 160), (12, 12, 889), (20, 20, 640), (3, 7, 50), (4, 20, 60)]
@@ -113,11 +113,11 @@ def _table_of(share: Attempt, made: Encoding) -> Tensor:
 
 def _weights(share: Attempt) -> tuple[Tensor, Tensor, Tensor]:
     """The weights of silent contents, those of T5Bias with the same table, and positions."""
-    made, plain, pos = share.encoding(2, 32, 16, 16), T5Bias(2, 16, 16).double(), torch.arange(400)
+    encoding, plain, pos = share.encoding(2, 32, 16, 16), T5Bias(2, 16, 16).double(), torch.arange(400)
     torch.nn.init.normal_(plain.table)
-    _table_of(share, made).copy_(plain.table)
+    _table_of(share, encoding).copy_(plain.table)
     silent = torch.zeros(1, 2, 400, 4, dtype=torch.float64)
-    return share.weights(made, silent, silent, pos, pos)[0], share.weights(plain, silent, silent, pos, pos)[0], pos
+    return share.weights(encoding, silent, silent, pos, pos)[0], share.weights(plain, silent, silent, pos, pos)[0], pos
 
 
 def _inside(share: Attempt) -> None:
@@ -144,13 +144,13 @@ def _others(share: Attempt) -> None:
 
 
 def _step(share: Attempt) -> None:
-    made, pos = share.encoding(2, 32, 16, 16), torch.arange(400)
+    encoding, pos = share.encoding(2, 32, 16, 16), torch.arange(400)
     silent = torch.zeros(1, 2, 400, 4, dtype=torch.float64)
-    torch.nn.init.normal_(_table_of(share, made))
-    whole = share.weights(made, silent, silent, pos, pos)[0]
+    torch.nn.init.normal_(_table_of(share, encoding))
+    whole = share.weights(encoding, silent, silent, pos, pos)[0]
     for t in (20, 200, 400):
         at = pos[t - 1 : t]
-        row = share.weights(made, silent[:, :, :1], silent[:, :, :t], at, pos[:t])[0]
+        row = share.weights(encoding, silent[:, :, :1], silent[:, :, :t], at, pos[:t])[0]
         same = close(row[:, 0], whole[:, t - 1, :t], 1e-5)
         expect(same, f"{share.last}: a step at {t - 1}, alone with {t} keys, weighs otherwise than in the whole")
 

@@ -402,8 +402,15 @@ def _inscribe(ax: Axes, image: Any, matrix: np.ndarray, view: Heatmap) -> None:
     for (row, column), value in np.ndenumerate(matrix):
         if np.isfinite(value):
             luminance = np.array(image.to_rgba(value)[:3]) ** 2.2 @ [0.2126, 0.7152, 0.0722]
-            ax.text(left + column, top + row, f"{value:.{view.digits}f}", fontsize=8, ha="center", va="center",
-                    color="black" if luminance > 0.18 else "white")  # fmt: skip
+            ax.text(
+                left + column,
+                top + row,
+                f"{value:.{view.digits}f}",
+                fontsize=8,
+                ha="center",
+                va="center",
+                color="black" if luminance > 0.18 else "white",
+            )
 
 
 def _name(axis: Any, words: Sequence[str], start: int) -> None:
@@ -445,8 +452,14 @@ def _lines(ax: Axes, view: Lines, x: np.ndarray, y: np.ndarray) -> None:
         ax.set_ylim(*view.limits)
     for name, at in view.landmarks.items():
         ax.axvline(at, color=INK, linewidth=0.8, linestyle="dotted")
-        ax.annotate(name, (at, 1), xycoords=("data", "axes fraction"), xytext=(3, -9), textcoords="offset points",
-                    fontsize="small")  # fmt: skip
+        ax.annotate(
+            name,
+            (at, 1),
+            xycoords=("data", "axes fraction"),
+            xytext=(3, -9),
+            textcoords="offset points",
+            fontsize="small",
+        )
     if view.labels:
         ax.legend(ncols=min(4, len(view.labels)), loc="lower left", bbox_to_anchor=(0, 1.0), borderaxespad=0.2)
 
@@ -455,12 +468,21 @@ def _plane(ax: Axes, view: Plane, tips: np.ndarray) -> None:
     turn = np.linspace(0, 2 * np.pi, 181)
     ax.plot(np.cos(turn), np.sin(turn), color=INK, linewidth=0.6, alpha=0.35)
     for index, (x, y) in enumerate(tips):
-        ax.annotate("", (x, y), (0, 0), arrowprops={"arrowstyle": "-|>", "color": colour(view, index), "lw": 1.8,
-                                                    "shrinkA": 0, "shrinkB": 0})  # fmt: skip
+        ax.annotate(
+            "",
+            (x, y),
+            (0, 0),
+            arrowprops={"arrowstyle": "-|>", "color": colour(view, index), "lw": 1.8, "shrinkA": 0, "shrinkB": 0},
+        )
         if index < len(view.labels):
-            ax.annotate(view.labels[index], (x, y), xytext=(4 if x >= 0 else -4, 4 if y >= 0 else -4),
-                        textcoords="offset points", ha="left" if x >= 0 else "right",
-                        va="bottom" if y >= 0 else "top").set_in_layout(False)  # fmt: skip
+            ax.annotate(
+                view.labels[index],
+                (x, y),
+                xytext=(4 if x >= 0 else -4, 4 if y >= 0 else -4),
+                textcoords="offset points",
+                ha="left" if x >= 0 else "right",
+                va="bottom" if y >= 0 else "top",
+            ).set_in_layout(False)
     bound = view.limit
     ax.set(xlim=(-bound, bound), ylim=(-bound, bound), aspect="equal", xlabel=view.x, ylabel=view.y)
     ax.grid(linewidth=0.4, alpha=0.25, color=INK)

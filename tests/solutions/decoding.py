@@ -58,8 +58,13 @@ def anew(q, k, v, encoding, chunks):
 
 
 def latest_chunk(q, k, v, encoding, chunks):
-    return torch.cat([decode(*part, encoding, [part[0].shape[2]]) for part in zip(
-        *(x.split(chunks, 2) for x in (q, k, v)), strict=True)], 2)  # fmt: skip
+    return torch.cat(
+        [
+            decode(*part, encoding, [part[0].shape[2]])
+            for part in zip(*(x.split(chunks, 2) for x in (q, k, v)), strict=True)
+        ],
+        2,
+    )
 
 
 def speculate(model, draft, tokens, count, width):

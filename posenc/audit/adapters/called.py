@@ -6,7 +6,7 @@ import importlib
 import inspect
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -252,8 +252,7 @@ def adapt(model: Any, *, vocabulary: int | None = None) -> Adapter:
         9
     """
     if all(hasattr(model, name) for name in ("logits", "takes_positions", "takes_mask", "vocabulary")):
-        whole: Adapter = model if hasattr(model, "module") else WithoutModule(model)
-        return whole
+        return model if hasattr(model, "module") else cast(Adapter, WithoutModule(model))
     model = getattr(model, "_orig_mod", model)  # what torch.compile wraps
     if not callable(model):
         raise Unfit(f"{type_name(model)} cannot be called: pass a module, a function of tokens, or an Adapter")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from posenc.audit.causes import cache, generation, packing, padding, place, reference, repeat, sight  # noqa: F401
+import importlib
+
 from posenc.audit.causes.judgement import FAILS, FOLLOWS, JUDGES, NONE, PASS, PROPERTY, Judgement, number
-from posenc.audit.checks import CHECKS
+from posenc.audit.checks import CHECKS, PARTS
 from posenc.audit.measures import Measures
 from posenc.audit.probe import Measurement
 from posenc.audit.verdict import Finding, Verdict
@@ -73,3 +74,7 @@ def _plain(measured: Measurement, m: Measures) -> Judgement:
     if m.ok(measured.name):
         return Judgement(PASS)
     return Judgement(FAILS, f"Logits change by {number(measured.off)} times their root mean square.")
+
+
+for _part in PARTS:  # each part of the checks has its causes in a module of the same name
+    importlib.import_module(f"{__name__}.{_part}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -82,5 +81,4 @@ def measure(name: str, probe: Probe) -> Measurement:
 
 
 for _part in PARTS:
-    if importlib.util.find_spec(f"{__name__}.{_part}") is not None:
-        importlib.import_module(f"{__name__}.{_part}")
+    importlib.import_module(f"{__name__}.{_part}")
