@@ -147,7 +147,7 @@ def faults(each: Docstring) -> Iterator[str]:
     if "Returns" in parts:
         said["Returns"] = " ".join(parts["Returns"].split())
     for where, text in said.items():
-        if re.match(r"[a-z]{2,}(?![\w.(`])(?! \()", text) and not re.match("(int64|bool)[ ,]", text):
+        if re.match(r"(?:a(?= )|[a-z]{2,})(?![\w.(`])(?! \()", text) and not re.match("(int64|bool)[ ,]", text):
             yield f"{where} begins with a small letter: {text[:40]!r}"
         if not re.search(r"\.\)?$", text):
             yield f"{where} does not end with a full stop: {text[-40:]!r}"

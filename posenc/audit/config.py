@@ -20,8 +20,8 @@ def published_table(length: int | None = None, names: Iterable[str] | None = Non
     """Published models: base, trained length, planes that never turned, the bound, and memory, a row for each rotation.
 
     Args:
-        length: Tokens for which new angles and memory are computed; by default what each model promises.
-        names: Which models, as `published` names them; by default all, which takes 2 to 3 seconds.
+        length: Tokens for which new angles and memory are computed. Default: what each model promises.
+        names: Which models, as `published` names them. Default: all, which takes 2 to 3 seconds.
 
     Returns:
         A table for terminals, notebooks and the book. Needs torch, as `posenc.pictures.table` does.

@@ -70,7 +70,7 @@ class Report:
         A test that is named and does not apply is not passed: nothing was tried.
 
         Args:
-            names: Of tests. Without any, all have to pass that apply, and one has to apply.
+            *names: Names of tests. Default: all that apply, and one has to apply.
 
         Raises:
             AssertionError: With what fails, what it means, and where to look.
@@ -129,7 +129,7 @@ class Report:
         """All of it as JSON.
 
         Args:
-            path: a file to write as well, whole or not at all.
+            path: A file to write as well, whole or not at all.
 
         Returns:
             The text.
@@ -160,7 +160,7 @@ class Report:
         """One page that needs nothing else, to be attached to a bug report.
 
         Args:
-            path: a file to write as well, whole or not at all.
+            path: A file to write as well, whole or not at all.
 
         Returns:
             The text.

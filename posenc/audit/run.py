@@ -60,7 +60,7 @@ def audit(
         model: As for `adapt`: a module, a model of transformers, a function of tokens, or an `Adapter`.
         only: Names of tests. Default: all. If the model's answers cannot be compared, `again` is reported as well.
         more: Whether to run tests that take longer or are rarely needed, too. Default: False.
-        reference: a model or function that should give the same logits, and gets the same weights if it has parameters
+        reference: A model or function that should give the same logits, and gets the same weights if it has parameters
             of the same names; or the angles by which pairs of channels should turn from one position to the next.
         tokens: Length of the text, 8 or more. It is shorter where the model raises an error. Default: 24.
         seed: Seed of texts and weights. Default: 0.

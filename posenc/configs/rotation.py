@@ -193,7 +193,7 @@ def search(
         frequencies: The θ of each plane, in radians per position.
         limit: The last m that is asked for.
         level: What pairs of channels that do not rotate add to the sum at every offset. Default: 0.0.
-        most: Cosines after which the search stops; by default `MOST_COSINES`.
+        most: Cosines after which the search stops. Default: `MOST_COSINES`.
 
     Example:
         >>> search(plain(128, 10_000.0), 1706)

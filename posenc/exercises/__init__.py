@@ -65,7 +65,7 @@ def check(name: str, attempt: Callable[..., Any]) -> Verdict:
     Args:
         name: The exercise, as its chapter calls it; `names()` lists them. With "your_model" the attempt is a model of
             your own, and its properties are the questions of `posenc.audit.audit`.
-        attempt: a function, or a class where the exercise asks for one.
+        attempt: A function, or a class where the exercise asks for one.
 
     Returns:
         The first invariant that fails, with a counter-example, or that all hold. It is true if all hold.

@@ -23,13 +23,13 @@ def generate(
     """Continues tokens (B, L) by `count` tokens, one at a time, each from a cache.
 
     Args:
-        model: a decoder.
+        model: A decoder.
         tokens: (B, L), the prompts; each has a real token.
         count: How many tokens to add.
         temperature: As for `sample`; 0 takes the likeliest. Default: 0.0.
         top_k: As for `sample`.
         top_p: As for `sample`.
-        generator: Of the random numbers.
+        generator: The generator of the random numbers.
         padding_mask: bool (B, L), True for real tokens: shorter prompts are padded, on either side.
         cache: Goes on from what it holds; the last token that is returned is not in it yet.
         eos: The token that ends a text; after it comes nothing but `eos`.
@@ -88,7 +88,7 @@ def sample(
         temperature: Divides logits; 0 takes the likeliest. Default: 1.0.
         top_k: Only so many of the likeliest are drawn. Default: all.
         top_p: Of these, only the fewest that together have this probability. Default: all.
-        generator: Of the random numbers.
+        generator: The generator of the random numbers.
 
     Returns:
         (B,), int64.

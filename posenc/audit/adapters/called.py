@@ -40,7 +40,7 @@ class Called:
     without.
 
     Args:
-        model: a module, a function, or a method of a module.
+        model: A module, a function, or a method of a module.
         vocabulary: How many different tokens there are. Default: what the model itself tells, by its logits and tables.
 
     Raises:

@@ -51,7 +51,7 @@ class TransformersAdapter:
     """The adapter of a causal language model of transformers; `posenc.audit.adapt` makes it.
 
     Args:
-        model: a `PreTrainedModel` that returns logits.
+        model: A `PreTrainedModel` that returns logits.
     """
 
     explained: ClassVar[dict[str, str]] = {
@@ -142,10 +142,10 @@ class TransformersAdapter:
             forced: Tokens (B, n) that are taken whatever the logits say, so that these can be compared with a pass.
             mask: 1 for real tokens, (B, L).
             use_cache: Whether keys are kept.
-            static: With `cache_implementation="static"`, not compiled.
+            static: Whether the cache is static: `cache_implementation="static"`, not compiled.
             beams: How many; 1 is greedy.
             lookup: How many tokens prompt lookup proposes; 0 is none.
-            past: a cache of the first part of `tokens`, as `step` returns it.
+            past: A cache of the first part of `tokens`, as `step` returns it.
             new: How many tokens are generated, unless `forced` says.
 
         Returns:

@@ -113,9 +113,9 @@ def tiny(what: str | os.PathLike[str] | Mapping[str, Any] | Any, *, seed: int = 
     """A tiny model with the mechanisms of a configuration, and random weights.
 
     Args:
-        what: a model type such as `"llama"`, a folder with a `config.json` or that file, its content as a dict, or a
+        what: A model type such as `"llama"`, a folder with a `config.json` or that file, its content as a dict, or a
             configuration of transformers.
-        seed: Of the random weights.
+        seed: Seed of the random weights. Default: 0.
 
     Raises:
         CannotBuild: Where there is no configuration, its type is unknown, or no shape gives a model that answers.
@@ -148,8 +148,8 @@ def load(folder: str | os.PathLike[str], *, dtype: torch.dtype = torch.float32) 
     """The model of a folder with the weights that lie there, as they are.
 
     Args:
-        folder: With `config.json` and weights as safetensors.
-        dtype: Of the weights in memory.
+        folder: A folder with `config.json` and weights as safetensors.
+        dtype: The dtype of the weights in memory. Default: float32.
 
     Raises:
         CannotBuild: Without a configuration or safetensors, for an unknown type, where a file is damaged or weights
@@ -336,7 +336,7 @@ def shrunk(fields: Mapping[str, Any], shape: Shape) -> dict[str, Any]:
     """Keywords for a tiny configuration of the same class: those fields alone that change.
 
     Args:
-        fields: a configuration as a dict.
+        fields: A configuration as a dict.
         shape: What to try.
 
     Example:
