@@ -315,9 +315,10 @@ def asked(text: str, name: str, previous: str) -> str:
 
 def registered(name: str, title: str, colour: str) -> str:
     """The entry in SCHEMES, as ruff lays it out."""
-    given = f'"{title}", lambda model_dim, heads, head_dim, length: {class_name(name)}(heads), "{colour}"'
-    line = f'    "{name}": Scheme({given}),\n'
-    return line if len(line) <= 121 else f'    "{name}": Scheme(\n        {given}\n    ),\n'
+    given = [f'"{title}"', f"lambda model_dim, heads, head_dim, length: {class_name(name)}(heads)", f'"{colour}"']
+    line = f"        {', '.join(given)}\n"
+    lines = line if len(line) <= 89 else "".join(f"        {part},\n" for part in given)  # 88 columns
+    return f'    "{name}": Scheme(\n{lines}    ),\n'
 
 
 def free_colour(registry: str) -> str:
