@@ -22,7 +22,7 @@ DTYPE = re.compile(r"dtype|[Dd]ouble|same type|Half|[Ff]loat|not implemented for
 
 @contextlib.contextmanager
 def quiet(printed: io.StringIO) -> Iterator[None]:
-    """No gradients, no warnings, nothing printed but into `said`, and the random state as before."""
+    """No gradients, no warnings, nothing printed but into `printed`, and the random state as before."""
     with (
         contextlib.redirect_stdout(printed),
         contextlib.redirect_stderr(io.StringIO()),

@@ -207,7 +207,7 @@ def chosen(only: Iterable[str] | None, more: bool, should: Expected | None = Non
 
 
 class Source:
-    """What gives adapters of a model: each of a new copy, or of the model itself where it cannot be copied.
+    """Makes adapters of a model: each of a new copy, or of the model itself where it cannot be copied.
 
     Args:
         model: As for `audit`.
@@ -274,7 +274,7 @@ class Source:
 
 
 def _probe(source: Source, notes: list[str], **options: Any) -> Probe:
-    """With the first of float64 and float32 in which logits are finite; in the model's own dtype if it is no copy.
+    """A probe in the first of float64 and float32 in which logits are finite; in its own dtype if it is no copy.
 
     There is one copy at a time: in float64, a large model's is twice as large as the model.
     """
@@ -304,9 +304,9 @@ def _probe(source: Source, notes: list[str], **options: Any) -> Probe:
 
 
 def _livelier(probe: Probe, notes: list[str], **options: Any) -> Probe:
-    """With smaller tables of tokens, as long as the order of tokens is hardly seen: attention then counts for more.
+    """A probe with smaller embeddings as long as the order of tokens hardly matters, so that attention counts for more.
 
-    Without a norm after the table it counts for less, and the tables become what they were.
+    Where no norm follows the embedding, attention counts for less, and the embedding is enlarged again.
     """
     tables = [m for m in probe.adapter.module.modules() if isinstance(m, nn.Embedding)]  # type: ignore[union-attr]
     before = 0.0
@@ -358,7 +358,7 @@ def _with_weights(reference: Source, probe: Probe) -> Adapter:
 
 
 def _fitting(adapter: Adapter, notes: list[str], *, tokens: int, **options: Any) -> Probe:
-    """With the text made shorter as long as the model raises."""
+    """A probe whose text is made shorter as long as the model raises an error."""
     problem: Exception | None = None
     for n in (tokens, *(n for n in (16, 12, 8) if n < tokens)):
         try:

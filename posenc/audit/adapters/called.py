@@ -169,7 +169,7 @@ class Called:
             self.marks = self._best(tokens, forms, name)
 
     def _best(self, tokens: Tensor, forms: dict[Any, Tensor], name: str) -> Any:
-        """The first form that changes nothing, though it says what is so anyway; else the first that does not raise."""
+        """The first form that changes nothing, since it states the default; else the first that raises no error."""
         plain, able, problem = logits_of(self._called(tokens, {})).clone(), [], None
         for form, value in forms.items():
             try:

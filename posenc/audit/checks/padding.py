@@ -45,8 +45,8 @@ def ones(p: Probe) -> float:
 
 @check("padding before the text, masked and not", partner=True)
 def mask_seen(p: Probe) -> float:
-    """With positions where they can be given, since some models make them from the mask. Against a mask of ones: where
-    there is none, positions that stand still may be read as the end of a document.
+    """With positions where the model takes them, since some models make them from the mask. Compared with a mask of
+    ones: without a mask, positions that repeat may be read as the end of a document.
     """
     x, mask, positions = p.left()
     given = positions if p.adapter.takes_positions else None

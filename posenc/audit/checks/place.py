@@ -35,7 +35,7 @@ def arange_from(p: Probe) -> Outcome:
 
 @check("all positions move by 50: the same logits?")
 def shift(p: Probe) -> Outcome:
-    """By less where the model has fewer positions. Both times positions are given."""
+    """By less than 50 where the model has fewer positions. Positions are given both times."""
     here = p.logits(p.x, p.pos)
     problem: Exception | None = None
     for by in (50, 20, 7, 3, 1):
@@ -55,7 +55,7 @@ def shift_far(p: Probe) -> Outcome:
 
 @check("positions are three times as far apart: do logits change?")
 def stretch(p: Probe) -> float:
-    """With a mask where there is one: without, some models read a jump of positions as another document."""
+    """With a mask where the model takes one: without it, some models read a jump of positions as another document."""
     mask = torch.ones_like(p.x) if p.adapter.takes_mask else None
     problem: Exception | None = None
     for times in (3, 2):

@@ -1,9 +1,9 @@
 """A model of transformers as the audit sees it.
 
-Three habits of transformers shape this file. `use_cache` is always said, because its default switches off that packed
-documents are told apart. A cache is passed under the name that the class returns it under, and the mask as `generate`
-would pass it. And a test gets refused, with the reason, where the class refuses in words; any other exception is the
-model's and goes up.
+Three habits of transformers shape this file. `use_cache` is always passed, because its default does not separate packed
+documents. A cache is passed under the name that the class returns it under, and the mask as `generate` would pass it.
+And a test does not apply where the class says in words that it does not support something; any other exception is a
+mistake of the model, and the test reports it.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class TransformersAdapter:
         rotary = any("Rotary" in type(each).__name__ for each in model.modules())
         self.packs = self.takes_positions and rotary and not self.recurrent and model_type not in NO_PACKING
         self.scales = SCALES.get(model_type, "")
-        """How positions act besides by their distance."""
+        """What scores depend on besides distances."""
         self.scheme = "relative" if self.packs and not self.scales else None
         self.cached_mask = model_type not in MASK_WITHOUT_CACHE
 
