@@ -7,6 +7,7 @@ import linecache
 import os
 import sys
 import textwrap
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -69,6 +70,28 @@ def glue(name: str, value: object) -> None:
         from myst_nb import glue as keep  # type: ignore[import-untyped]
 
         keep(name, value, display=False)
+
+
+def named(found: Iterable[str], *told: str) -> None:
+    """Holds a sentence of a page to what was computed: it names what was found, and nothing else.
+
+    Args:
+        found: The names that were computed, such as those of the schemes that open a door.
+        *told: The names in the sentence, in any order.
+
+    Raises:
+        AssertionError: If they differ. The error says which names to add or to drop, and where.
+
+    Example:
+        >>> named({"shaw", "alibi"}, "alibi", "shaw")
+    """
+    found = set(found)
+    where = "in this call of named, and in the sentence of the page that the cell belongs to"
+    lacking, wrong = sorted(found - set(told)), sorted(set(told) - found)
+    said = [f"{', '.join(lacking)} was found, but is not named: if that is right, add it {where}"] if lacking else []
+    said += [f"{', '.join(wrong)} is named, but was not found: if that is right, drop it {where}"] if wrong else []
+    if said:
+        raise AssertionError("; ".join(said))
 
 
 class Source:
