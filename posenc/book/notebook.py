@@ -86,12 +86,12 @@ def named(found: Iterable[str], *told: str) -> None:
         >>> named({"shaw", "alibi"}, "alibi", "shaw")
     """
     found = set(found)
-    where = "in this call of named, and in the sentence of the page that the cell belongs to"
-    lacking, wrong = sorted(found - set(told)), sorted(set(told) - found)
-    said = [f"{', '.join(lacking)} was found, but is not named: if that is right, add it {where}"] if lacking else []
-    said += [f"{', '.join(wrong)} is named, but was not found: if that is right, drop it {where}"] if wrong else []
+    lacking, wrong = ", ".join(sorted(found - set(told))), ", ".join(sorted(set(told) - found))
+    said = [f"found, but not named: {lacking}"] if lacking else []
+    said += [f"named, but not found: {wrong}"] if wrong else []
     if said:
-        raise AssertionError("; ".join(said))
+        where = "in this call of named and in the sentence of the page that the cell belongs to"
+        raise AssertionError(f"{'; '.join(said)}. If that is right, say so {where}")
 
 
 class Source:
