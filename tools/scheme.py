@@ -35,6 +35,8 @@ VIVID = 0.26  # the chroma of the most vivid scheme
 SOURCE = '''\
 """{title}: as yet unwritten, the idea in one line (Author et al., year)."""
 
+import torch
+
 from posenc._attention.encoding import Encoding
 from posenc._require import require_heads
 
@@ -44,6 +46,7 @@ class {Class}(Encoding):
 
     Args:
         heads: Number of heads, H.
+        device, dtype: Of parameters and buffers, as yet unwritten.
 
     Raises:
         ValueError: If heads is not positive.
@@ -56,7 +59,13 @@ class {Class}(Encoding):
         Author et al. (year), section.
     """
 
-    def __init__(self, heads: int) -> None:
+    def __init__(
+        self,
+        heads: int,
+        *,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
         super().__init__()
         require_heads(heads)
         self.heads = heads
