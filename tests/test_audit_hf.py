@@ -709,8 +709,8 @@ def test_what_hangs_costs_its_own_row() -> None:
 
 def test_a_stopped_run_goes_on(tmp_path: Path) -> None:
     part, out = tmp_path / "part.jsonl", tmp_path / "out.json"
-    row = {"name": "llama", "tests": {}, "knobs": {}, "cpu": 0.5, "versions": census.versions()}
-    other = {**row, "name": "gpt2", "versions": {"transformers": "1"}}
+    row = {"name": "llama", "tests": {}, "knobs": {}, "cpu": 0.5, "of": census.state()}
+    other = {**row, "name": "gpt2", "of": {**census.state(), "questions": ["again"]}}
     part.write_text(json.dumps(row) + "\n" + json.dumps(other) + "\n" + '{"name": "be', encoding="utf-8")
     assert list(census.kept(part)) == ["llama"]
     arguments = ["llama", "--out", str(out), "--part", str(part), "--date", "2026-01-02"]

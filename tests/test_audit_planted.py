@@ -10,6 +10,7 @@ from handmade import GPT, T5, Decoder, Llama, State
 from torch import Tensor, nn
 
 from posenc.audit import Report, audit
+from posenc.audit.checks import CHECKS
 
 
 class ByBatchRow(GPT):
@@ -268,6 +269,23 @@ PLANTED: list[tuple[type[Decoder], str, str]] = [  # the mistake, the test that 
     (Counts, "again", "keeps state between calls"),
     (Detached, "gradient", "change the last logits, but get no gradient"),
 ]
+
+
+#: Questions without a row here: some have their planted mistake below or in test_audit_hf.py, a new one has a row.
+ELSEWHERE = {
+    "order", "reach", "constant", "arange", "right_pad", "step_ids", "chunks_ids", "resume", "generate",
+    "generate_left", "generate_nocache", "static", "beams", "lookup", "generate_on", "packed_ids", "packed_default",
+    "reference", "angles",
+}  # fmt: skip
+
+
+def test_every_question_has_a_planted_mistake() -> None:
+    asked = {name for name, check in CHECKS.items() if not check.partner}
+    lacking = asked - {test for _, test, _ in PLANTED} - ELSEWHERE
+    assert not lacking, (
+        f"no mistake is planted for {', '.join(lacking)}: write a model with one, and its row in PLANTED"
+    )
+    assert asked >= ELSEWHERE
 
 
 def report(kind: type[nn.Module], *args: Any, **options: Any) -> Report:

@@ -274,6 +274,35 @@ def test_a_build_executes_what_changed_and_keeps_its_explorers(
     assert [path.as_posix() for path in bundle.artifacts.relative_paths] == ["explore-one.pickle"]
 
 
+def test_a_draft_executes_what_is_named_and_goes_on_where_it_fails(
+    execution: ModuleType, build: Callable[..., list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("POSENC_DRAFT", "all")
+    told = build(one="1 / 0", two="1 + 1")
+    assert sorted(line.split(" in ")[0].split(":")[0] for line in told) == ["executed two.ipynb", "one.ipynb"]
+    monkeypatch.setenv("POSENC_DRAFT", "three")
+    assert [line.split(" in ")[0] for line in build(three="3", four="4")] == ["executed three.ipynb"]
+
+
+def test_a_draft_shows_other_chapters_as_they_are_stored(
+    execution: ModuleType, stamp: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stamp, "ROOT", tmp_path)
+    (tmp_path / "chapters").mkdir()
+    for stem in ("one", "two"):
+        (tmp_path / f"chapters/{stem}.ipynb").touch()
+    config = SimpleNamespace(nb_execution_raise_on_error=True, nb_execution_excludepatterns=[])
+    execution.draft(None, config)
+    assert config.nb_execution_raise_on_error and not config.nb_execution_excludepatterns
+    monkeypatch.setenv("POSENC_DRAFT", "two")
+    execution.draft(None, config)
+    assert not config.nb_execution_raise_on_error
+    assert config.nb_execution_excludepatterns == ["*/one.ipynb"]
+    monkeypatch.setenv("POSENC_DRAFT", "six")
+    with pytest.raises(execution.NotebookError, match=r"chapters/six\.ipynb.*such as rope"):
+        execution.draft(None, config)
+
+
 def test_what_sphinx_executed_itself_is_executed_again_with_its_explorers(
     execution: ModuleType, build: Callable[..., list[str]], tmp_path: Path
 ) -> None:

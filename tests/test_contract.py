@@ -359,4 +359,7 @@ def test_made_without_memory_it_is_the_same_when_it_is_loaded(name, x, layer):
         fresh = Layer(ROWS[name]()).double()
     fresh = fresh.to_empty(device="cpu")
     fresh.load_state_dict(layer.state_dict())
+    meant = dict(layer.named_buffers())
+    lost = [buffer for buffer, value in fresh.named_buffers() if not torch.equal(value, meant[buffer])]
+    assert not lost, f"{name}: name {lost} in `exact`, and compute it in reset_parameters, as ALiBi does its slopes"
     close(fresh(x, torch.arange(LENGTH)), layer(x, torch.arange(LENGTH)))

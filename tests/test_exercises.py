@@ -35,7 +35,9 @@ INVARIANTS = {name: found for module in MODULES.values() for name, found in modu
 
 
 def test_every_exercise_has_a_solution_and_a_mistake() -> None:
-    assert sorted(SOLUTIONS) == sorted(WRONG) == exercises.names()
+    for kind, made in {"SOLUTIONS": SOLUTIONS, "WRONG": WRONG}.items():
+        other = set(made) ^ set(exercises.names())
+        assert not other, f"{kind} of tests/solutions and EXERCISES of posenc/exercises differ in {', '.join(other)}"
 
 
 @pytest.mark.parametrize("name", sorted(SOLUTIONS))
@@ -50,8 +52,9 @@ def test_every_property_is_the_one_that_some_mistake_breaks(name: str) -> None:
     """A property that no mistake reaches may be emptied, or loosened, and nobody would notice."""
     properties = [words for words, _ in INVARIANTS[name]]
     meant = [[words for words in properties if property_ in words] for _, property_ in WRONG[name]]
-    assert all(len(words) == 1 for words in meant), meant
-    assert {words for (words,) in meant} == set(properties)
+    assert all(len(words) == 1 for words in meant), f"a mistake of WRONG[{name!r}] does not name one property: {meant}"
+    unbroken = set(properties) - {words for (words,) in meant}
+    assert not unbroken, f"no mistake of WRONG[{name!r}] in tests/solutions breaks {' or '.join(unbroken)}"
 
 
 @pytest.mark.parametrize(("name", "number"), CASES)
@@ -102,10 +105,11 @@ def test_a_chapter_shows_each_of_its_exercises_refuted_and_solved(stem: str) -> 
     cells = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
     called = [name for cell in cells for name in re.findall(r'check\(\s*"(\w+)"', "".join(cell["source"]))]
     assert OF_CHAPTER[stem], f"posenc/exercises/{stem}.py has no exercise"
-    assert set(called) - {exercises.MODEL} == set(OF_CHAPTER[stem])
+    other = (set(called) - {exercises.MODEL}) ^ set(OF_CHAPTER[stem])
+    assert not other, f"chapters/{stem}.ipynb and posenc/exercises/{stem}.py differ in {', '.join(other)}"
     shown = str([cell["outputs"] for cell in cells])
     for name in OF_CHAPTER[stem]:
-        assert f"{name} fails." in shown
+        assert f"{name} fails." in shown, f"chapters/{stem}.ipynb never shows {name} refuted, before its solution"
         assert re.search(rf"{name}: (the property holds|both properties hold|all \d+ properties hold)", shown)
 
 

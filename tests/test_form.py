@@ -79,19 +79,23 @@ def minutes(name: str) -> float:
 
 @pytest.mark.parametrize("name", NEW)
 def test_a_chapter_is_read_in_three_quarters_of_an_hour(name: str) -> None:
-    assert minutes(name) <= MINUTES
+    assert minutes(name) <= MINUTES, (
+        f"{name}: fold what few readers need into sections with {{.depth}} or {{.practice}}"
+    )
 
 
 @pytest.mark.parametrize("name", NEW)
 def test_code_that_is_open_fits_the_column(name: str) -> None:
     shown = [cell.source for cell in read(name) if cell.kind == "code" and not cell.tags & HIDDEN]
-    assert [line for source in shown for line in source.splitlines() if len(line) > COLUMN] == []
+    wide = [line for source in shown for line in source.splitlines() if len(line) > COLUMN]
+    assert not wide, f"chapters/{name}.ipynb: break lines of more than {COLUMN} characters, or hide the cell: {wide}"
 
 
 @pytest.mark.parametrize("name", NEW)
 def test_what_is_printed_fits_the_column(name: str) -> None:
     shown = [cell.printed for cell in read(name) if not cell.tags & {"remove-cell", "remove-output"}]
-    assert [line for text in shown for line in text.splitlines() if len(line) > COLUMN] == []
+    wide = [line for text in shown for line in text.splitlines() if len(line) > COLUMN]
+    assert not wide, f"chapters/{name}.ipynb prints lines of more than {COLUMN} characters; show a Table: {wide}"
 
 
 @pytest.mark.parametrize("name", NEW)
@@ -100,27 +104,31 @@ def test_a_folded_section_says_first_who_needs_it(name: str) -> None:
     for fold in re.finditer(r"^\{\.(?:depth|practice)\}\n(#+ .*)\n\s*(.*(?:\n.+)*)", text, re.M):
         lead = fold[2].strip()
         assert re.match(r"[A-Z*`{\[]", lead), f"{fold[1]} begins with {lead[:60]!r}"
-        assert len(lead.split()) <= LEAD, f"{fold[1]}: {len(lead.split())} words"
+        assert len(lead.split()) <= LEAD, f"{fold[1]}: {len(lead.split())} words before the fold, of {LEAD} at most"
 
 
 @pytest.mark.parametrize("name", NEW)
 def test_it_ends_in_five_lines_and_exercises(name: str) -> None:
     titles = re.findall(r"^## (.*)$", "\n".join(cell.source for cell in read(name) if cell.kind == "markdown"), re.M)
-    assert titles[-2:] == ["In five lines", "Exercises"]
+    assert titles[-2:] == ["In five lines", "Exercises"], f"chapters/{name}.ipynb ends in {titles[-2:]}"
 
 
 @pytest.mark.parametrize("name", OWN)
 def test_the_first_minute_has_the_function_to_copy_which_equals_the_package(name: str) -> None:
     """Plain torch in a screenful, and the line after it compares it with posenc."""
     everything = read(name)
-    begin = next(n for n, cell in enumerate(everything) if f"({name}-minute)=" in cell.source)
+    begin = next((n for n, cell in enumerate(everything) if f"({name}-minute)=" in cell.source), None)
+    assert begin is not None, f"chapters/{name}.ipynb has no label ({name}-minute)= before 'In one minute'"
     sections = (n for n, cell in enumerate(everything) if n > begin and re.search(r"^## ", cell.source, re.M))
     minute = everything[begin : next(sections)]
     code = [cell for cell in minute if cell.kind == "code" and not cell.tags & HIDDEN]
     functions = [node for cell in code for node in ast.parse(cell.source).body if isinstance(node, ast.FunctionDef)]
-    assert functions, "no function to copy"
-    assert max(node.end_lineno - node.lineno + 1 for node in functions if node.end_lineno) <= FUNCTION
-    assert any("assert" in cell.source for cell in minute if cell.kind == "code")
+    assert functions, f"chapters/{name}.ipynb, In one minute: no function to copy in an open cell"
+    longest = max(node.end_lineno - node.lineno + 1 for node in functions if node.end_lineno)
+    assert longest <= FUNCTION, f"chapters/{name}.ipynb, In one minute: {longest} lines to copy, of {FUNCTION} at most"
+    assert any("assert" in cell.source for cell in minute if cell.kind == "code"), (
+        f"chapters/{name}.ipynb, In one minute: assert that the function equals the package's"
+    )
 
 
 @pytest.mark.parametrize("name", NEW)

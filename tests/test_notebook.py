@@ -238,6 +238,15 @@ def test_the_environment_decides_on_the_device(monkeypatch):
         posenc.book.notebook.device()
 
 
+def test_a_sentence_names_what_was_found_and_nothing_else():
+    posenc.book.notebook.named({"shaw", "alibi"}, "alibi", "shaw")
+    posenc.book.notebook.named([])
+    with pytest.raises(AssertionError, match=r"^found, but not named: rope, xpos\. .*this call.*sentence"):
+        posenc.book.notebook.named(["rope", "shaw", "xpos"], "shaw")
+    with pytest.raises(AssertionError, match=r"^found, but not named: rope; named, but not found: t5\."):
+        posenc.book.notebook.named(["rope", "shaw"], "t5", "shaw")
+
+
 def test_glue_names_a_value_in_the_book_only(monkeypatch):
     kept = []
     monkeypatch.setattr("myst_nb.glue", lambda name, value, display: kept.append((name, value, display)))

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 from matplotlib.image import imread
-from scheme import distance, to_lab
+from scheme import ALIKE, HUES, distance, hue, to_lab
 
 from posenc import Heatmap, Lines, Plane, plot
 from posenc.pictures.svg import slim
@@ -211,24 +211,28 @@ def test_scales_are_what_they_say(scale):
 def test_colours_are_legible_in_light_and_dark():
     schemes = {name: scheme.colour for name, scheme in SCHEMES.items()}
     for name, colour in {**schemes, **dict(enumerate(plot.CYCLE))}.items():
-        assert min(contrast(colour, paper) for paper in PAPERS) >= 3, name
+        assert min(contrast(colour, paper) for paper in PAPERS) >= 3, (
+            f"{name}: too pale or too dark for one of the papers"
+        )
     for name, pair in plot.ROLES.items():
         assert min(map(contrast, pair, PAPERS)) >= 4.5, name  # words have these colours too
 
 
-def test_no_two_schemes_look_alike_and_none_looks_like_a_role():
-    def polar(colour):
-        light, a, b = to_lab(colour.removeprefix("#"))
-        return light, np.hypot(a, b), np.degrees(np.arctan2(b, a))
-
-    roles = [polar(colour)[2] for pair in plot.ROLES.values() for colour in pair]
-    colours = [scheme.colour for scheme in SCHEMES.values()]
+def distinct(colours: dict[str, str]) -> None:
+    """Fails, with the remedy, if two schemes look alike, or one looks like a role."""
+    remedy = "choose another colour in posenc/schemes/registry.py; free_colour in tools/scheme.py finds one"
+    labs = {name: to_lab(colour.removeprefix("#")) for name, colour in colours.items()}
+    roles = [hue(to_lab(colour.removeprefix("#"))) for pair in plot.ROLES.values() for colour in pair]
     for first, second in itertools.combinations(colours, 2):
-        assert distance(*(to_lab(colour.removeprefix("#")) for colour in (first, second))) > 0.12, (first, second)
-    for colour in colours:
-        _, chroma, hue = polar(colour)
-        apart = [abs((hue - role + 180) % 360 - 180) for role in roles]
-        assert chroma < 0.02 or min(apart) > 12, colour
+        apart = distance(labs[first], labs[second])
+        assert apart > ALIKE, f"{first} and {second} look alike, {apart:.3f} apart: {remedy}"
+    for name, lab in labs.items():
+        apart = min(abs((hue(lab) - role + 180) % 360 - 180) for role in roles)
+        assert np.hypot(*lab[1:]) < 0.02 or apart > HUES, f"{name} has the hue of a role: {remedy}"
+
+
+def test_no_two_schemes_look_alike_and_none_looks_like_a_role():
+    distinct({name: scheme.colour for name, scheme in SCHEMES.items()})
 
 
 def test_roles_have_one_colour_in_prose_pictures_and_panels():

@@ -85,12 +85,12 @@ def ours() -> str:
 def test_a_name_exists(name: str, column: str, libraries: set[str], ours: str) -> None:
     words = re.findall(r"[A-Za-z_]\w*", name)
     if column == "in code here":
-        assert all(re.search(rf"\b{word}\b", ours) for word in words)
+        assert all(re.search(rf"\b{word}\b", ours) for word in words), f"posenc has no {name}"
         called = re.fullmatch(r"(\w+)\(.*\)", name)
         if called and called[1] != "Memory":
             assert hasattr(posenc, called[1]) or hasattr(scaling, called[1])
     elif column not in ("here", "") and name not in ELSEWHERE | GONE.keys():
-        assert name in libraries, f"no library tested with has {name}"
+        assert name in libraries, f"no library tested with has {name}: add it to ELSEWHERE if the authors' code has it"
 
 
 @pytest.mark.parametrize(("name", "until"), GONE.items())

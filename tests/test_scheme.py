@@ -10,12 +10,14 @@ from pathlib import Path
 import normalise
 import pytest
 import scheme
+from test_plot import distinct
 from test_whole import ITEMS
 
+from posenc import SCHEMES
 from tests.helpers import PAPERS, contrast
 
 ROOT = Path(__file__).resolve().parents[1]
-FILLED = {"export", "colour", "contents", "mutants"}  # what needs no words
+FILLED = {"export", "colour", "contents", "mutants", "picture"}  # what needs no words
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +25,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of what a scheme touches, without what was built or trained."""
     home = tmp_path_factory.mktemp("tree")
     left_out = shutil.ignore_patterns("__pycache__", "static", "weights", "*.json", ".ipynb_checkpoints")
-    for folder in ("posenc", "evidence", "tests", "tools", "chapters"):
+    for folder in ("posenc", "evidence", "tests", "tools", "chapters", ".github"):
         shutil.copytree(ROOT / folder, home / folder, ignore=left_out)
     for file in ("_toc.yml", "pyproject.toml", "references.bib", "conftest.py"):
         shutil.copy(ROOT / file, home)
@@ -43,15 +45,15 @@ def state(tree: Path) -> dict[str, bytes]:
 @pytest.mark.parametrize(
     ("name", "title", "part", "said"),
     [
-        ("Kerple", "Kerple", "Distance", "lower-case"),
+        ("Example", "Example", "Distance", "lower-case"),
         ("2d", "2d", "Distance", "lower-case"),
         ("class", "Class", "Distance", "lower-case"),
-        ("../kerple", "Kerple", "Distance", "lower-case"),
+        ("../example", "Example", "Distance", "lower-case"),
         ("rope", "RoPE", "Distance", "posenc/schemes/rope.py is there already"),
         ("grid", "Grid", "Distance", "is there already"),
         ("order", "Order", "Distance", "order.py is there already"),
-        ("kerple", "Kerple", "Nowhere", "use one of Foundations"),
-        ("kerple", 'a "title"', "Distance", "cannot be a title"),
+        ("example", "Example", "Nowhere", "use one of Foundations"),
+        ("example", 'a "title"', "Distance", "cannot be a title"),
     ],
 )
 def test_what_cannot_be_is_refused(tree: Path, name: str, title: str, part: str, said: str) -> None:
@@ -65,7 +67,7 @@ def test_an_entry_that_finds_no_place_is_named(tree: Path) -> None:
     page.write_text(words.replace("## Other signs", "## Further signs"), encoding="utf-8")
     try:
         with pytest.raises(scheme.Refused, match=r"chapters/notation\.md"):
-            scheme.skeleton(tree, "kerple", "Kerple", "Distance")
+            scheme.skeleton(tree, "example", "Example", "Distance")
     finally:
         page.write_text(words, encoding="utf-8")
 
@@ -100,10 +102,18 @@ def test_a_new_scheme_is_whole_when_all_skeletons_are_filled(tree: Path) -> None
     assert failed == set(ITEMS) - FILLED, told[-3000:]
 
 
-def test_a_free_colour_is_legible_and_unlike_the_others() -> None:
+def test_free_colours_pass_the_tests_of_colours_for_three_schemes_more() -> None:
     registry = (ROOT / "posenc/schemes/registry.py").read_text(encoding="utf-8")
-    found = scheme.free_colour(registry)
-    assert min(contrast(found, paper) for paper in PAPERS) >= 3
-    here = scheme.to_lab(found.removeprefix("#"))
-    others = [scheme.to_lab(other) for other in re.findall(r'"#([0-9a-f]{6})"', registry)]
-    assert min(scheme.distance(here, other) for other in others) > 0.06
+    colours = [found[1] for found in re.finditer(r'"(#[0-9a-f]{6})"', registry)]
+    assert len(colours) == len(SCHEMES)
+    for _ in range(3):
+        colours.append(scheme.free_colour(registry))
+        registry += f'"{colours[-1]}"'
+    distinct(dict(zip(range(len(colours)), colours, strict=True)))
+    assert min(contrast(found, paper) for found in colours for paper in PAPERS) >= 3
+
+
+def test_where_the_book_tells_a_scheme_already_is_listed(tree: Path) -> None:
+    found = scheme.told(tree, "alibi", "ALiBi")
+    assert found["chapters/alibi.ipynb"] > 20 and found["chapters/glossary.md"] and "chapters/video.ipynb" not in found
+    assert scheme.told(tree, "example_scheme", "Example-Scheme") == {}

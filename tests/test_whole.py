@@ -102,13 +102,15 @@ def interface(name: str) -> str:
 def colour(name: str) -> str:
     same = [other for other, scheme in SCHEMES.items() if scheme.colour == SCHEMES[name].colour]
     assert same == [name], f"{' and '.join(same)} have the same colour in posenc/schemes/registry.py"
-    assert plot.COLOURS[name] == SCHEMES[name].colour
+    assert plot.COLOURS[name] == SCHEMES[name].colour, f"posenc/pictures/plot.py gives {name} another colour"
     return SCHEMES[name].title
 
 
 def exercise(name: str) -> str:
     stem = CHAPTER.get(name, name)
-    assert any(one.startswith(f"{stem}_") for one in exercises()), f"{stem} has no exercise"
+    assert any(one.startswith(f"{stem}_") for one in exercises()), (
+        f"posenc/exercises/{stem}.py has no exercise whose name begins with {stem}_"
+    )
     return read(f"posenc/exercises/{stem}.py")
 
 
@@ -117,7 +119,7 @@ def in_the_chapter(name: str) -> str:
     prose, code = chapter(stem)
     made = "NoPE" if name == "nope" else class_of(name).__name__
     assert re.search(rf"\b{made}\b", code), f"chapters/{stem}.ipynb never uses {made}"
-    assert f"({stem})=" in prose
+    assert f"({stem})=" in prose, f"chapters/{stem}.ipynb has no label: write ({stem})= before its title"
     return prose + code
 
 
@@ -142,12 +144,16 @@ def cited(name: str) -> str:
 
 
 def claim(name: str) -> str:
-    prose, _ = chapter("claims")
+    prose, code = chapter("claims")
     stem = CLAIMS.get(name, name)
     link = rf"\{{(ref|eq|doc)\}}`[^`]*\b{stem}\b|\]\({stem}\.ipynb\)"
     found = [part for part in prose.split("\n\n") if re.search(link, part)]
-    assert found, f"no claim in chapters/claims.ipynb leads to {stem}"
-    return "\n".join(found)
+    assert found, (
+        f"no claim in chapters/claims.ipynb leads to {stem}: write a row of ROWS, one of WHY, its label and text "
+        f"with a link to {stem}, and settle(number, judge(...)) in a cell"
+    )
+    title = SCHEMES[name].title
+    return "\n".join([*found, *(line for line in code.splitlines() if title in line)])
 
 
 def notation(name: str) -> str:
@@ -173,8 +179,16 @@ def mutants(name: str) -> str:
     if name in UNCHANGED:
         pytest.skip(UNCHANGED[name])
     settings = tomllib.loads(read("pyproject.toml"))["tool"]["mutmut"]
-    assert f"posenc/schemes/{name}.py" in settings["only_mutate"], "[tool.mutmut] only_mutate lacks it"
-    assert f"tests/test_{name}.py" in settings["pytest_add_cli_args_test_selection"], "mutmut runs other tests only"
+    listed = {"only_mutate": f"posenc/schemes/{name}.py", "pytest_add_cli_args_test_selection": f"tests/test_{name}.py"}
+    for key, path in listed.items():
+        assert path in settings[key], f"pyproject.toml: [tool.mutmut] {key} lacks {path}"
+    return ""
+
+
+def picture(name: str) -> str:
+    home = HOME.get(name, name)
+    drawn = re.findall(r'<text class="small"[^>]*>([^<]*)', read(".github/architecture.svg"))
+    assert re.search(rf"\b{home}\b", " ".join(drawn)), f".github/architecture.svg does not name {home}"
     return ""
 
 
@@ -207,6 +221,7 @@ ITEMS: dict[str, Callable[[str], str]] = {
     "glossary": glossary,
     "claim": claim,
     "mutants": mutants,
+    "picture": picture,
     "results": trained,
 }
 
@@ -215,7 +230,9 @@ ITEMS: dict[str, Callable[[str], str]] = {
     ("name", "item"), [pytest.param(name, item, id=f"{name}-{item}") for name in SCHEMES for item in ITEMS]
 )
 def test_a_scheme_is_whole(name: str, item: str) -> None:
-    assert UNWRITTEN not in ITEMS[item](name).casefold(), f"{item}: the words of the skeleton are still there"
+    assert UNWRITTEN not in ITEMS[item](name).casefold(), (
+        f"{item}: the skeleton's words, {UNWRITTEN!r}, are still there; CONTRIBUTING.md says what takes their place"
+    )
 
 
 # ---- what the parts are like -----------------------------------------------------------------------------------------
@@ -229,21 +246,22 @@ def test_a_chapter_has_a_panel_and_exercises_of_three_kinds(stem: str) -> None:
         assert f":class: {kind}" in prose, f"{stem} has no exercise of the kind {kind!r}"
     started = set(re.findall(r"\{exercise(?:-start)?\}[^\n]*\n:label: (\S+)", prose))
     solved = set(re.findall(r"\{solution(?:-start)?\} (\S+)", prose))
-    assert started == solved
-    assert len(started) >= len(KINDS)
+    assert started == solved, f"{stem}: exercise without solution, or the reverse: {', '.join(started ^ solved)}"
+    assert len(started) >= len(KINDS), f"{stem} has {len(started)} exercises, and {len(KINDS)} kinds"
 
 
 @pytest.mark.parametrize("name", ENCODINGS)
 def test_a_scheme_s_class_is_printed_and_fits_a_screen(name: str) -> None:
     _, code = chapter(CHAPTER.get(name, name))
-    assert re.search(r"\bshow\(", code)
+    assert re.search(r"\bshow\(", code), f"chapters/{CHAPTER.get(name, name)}.ipynb prints no source: call show(...)"
     made = type(ENCODINGS[name](model_dim=16, heads=2, head_dim=8, length=8))
-    assert lines_of_code(textwrap.dedent(inspect.getsource(made))) <= SCREEN
+    lines = lines_of_code(textwrap.dedent(inspect.getsource(made)))
+    assert lines <= SCREEN, f"{made.__name__} has {lines} lines, a screen {SCREEN}: move mathematics into functions"
 
 
 def test_every_chapter_is_in_the_contents_and_on_the_first_page() -> None:
     contents = (ROOT / "_toc.yml").read_text()
     first, _ = chapter("index")
     for stem in chapters():
-        assert f"chapters/{stem}\n" in contents
-        assert f"{{doc}}`{stem}`" in first
+        assert f"chapters/{stem}\n" in contents, f"_toc.yml has no chapters/{stem}"
+        assert f"{{doc}}`{stem}`" in first, f"chapters/index.ipynb has no question with {{doc}}`{stem}`"

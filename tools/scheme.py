@@ -1,8 +1,8 @@
 """Begins a new scheme: `make scheme NAME=kerple` writes every file and entry that a scheme needs, as skeletons.
 
 Skeletons run, and each contains the words in UNWRITTEN. `pytest tests/test_whole.py -k kerple` has one test for each
-file and entry, and fails until these words are gone. So the failing tests are the list of work that is left. This file
-stands beside that test because the two share the list.
+file and entry, and fails until these words are gone. So the failing tests are the list of work that is left. What the
+book says of the scheme already is listed, since it moves into the new chapter.
 
 `--part` names the part of the book, in `_toc.yml`, whose last chapter the new one becomes; `--title` is the name of the
 scheme in figures and tables. Nothing is written if anything is in the way.
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import keyword
+import math
 import re
 import sys
 import textwrap
@@ -27,32 +28,52 @@ import normalise  # noqa: E402
 from posenc.pictures.plot import ROLES  # noqa: E402
 
 UNWRITTEN = "as yet unwritten"
+ALIKE = 0.11  # OKLab: schemes nearer to each other look alike in a picture; there is room for four schemes more
+HUES = 12.0  # degrees: a hue that is nearer to a role's looks like the role
+VIVID = 0.26  # the chroma of the most vivid scheme
 
 SOURCE = '''\
 """{title}: as yet unwritten, the idea in one line (Author et al., year)."""
+
+import torch
 
 from posenc._attention.encoding import Encoding
 from posenc._require import require_heads
 
 
 class {Class}(Encoding):
-    """The formula, as yet unwritten, and what it means.
+    """The formula, as yet unwritten: what it means in a few words.
 
     Args:
-        heads: The number of attention heads.
+        heads: Number of heads, H.
+        device, dtype: Of parameters and buffers, as yet unwritten.
 
     Raises:
-        ValueError: If heads is less than 1.
+        ValueError: If heads is not positive.
 
-    Author et al. (year), section.
+    Example:
+        >>> {Class}(heads=8)
+        {Class}(heads=8)
+
+    References:
+        Author et al. (year), section.
     """
 
-    def __init__(self, heads: int) -> None:
+    def __init__(
+        self,
+        heads: int,
+        *,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
         super().__init__()
         require_heads(heads)
         self.heads = heads
 
     # as yet unwritten: override the doors that the scheme opens (embed, query, key, score_bias, rescale, mix)
+
+    def extra_repr(self) -> str:
+        return f"heads={{self.heads}}"
 '''
 
 TEST = '''\
@@ -144,6 +165,23 @@ def class_name(name: str) -> str:
     return "".join(word.capitalize() for word in name.split("_"))
 
 
+def told(root: Path, name: str, title: str) -> dict[str, int]:
+    """How often each page of the book speaks of the scheme already, by its title or its name."""
+    word = re.compile(rf"(?<!\w)({re.escape(title)}|{re.escape(name)})(?!\w)", re.I)
+    counts = {}
+    for path in sorted((root / "chapters").glob("*.*")):
+        if path.suffix == ".ipynb":
+            cells = nbformat.reads(path.read_text(encoding="utf-8"), as_version=4).cells
+            text = "\n".join(cell.source for cell in cells)
+        elif path.suffix == ".md":
+            text = path.read_text(encoding="utf-8")
+        else:
+            continue
+        if count := len(word.findall(text)):
+            counts[f"chapters/{path.name}"] = count
+    return counts
+
+
 def skeleton(root: Path, name: str, title: str, part: str) -> dict[Path, str]:
     """All files that are written or changed, with their new text. Raises Refused, before anything is written."""
     if not re.fullmatch(r"[a-z][a-z0-9]*(_[a-z0-9]+)*", name) or keyword.iskeyword(name):
@@ -205,6 +243,9 @@ registered(name, title, free_colour(text)), "posenc/schemes/registry.py",
             housed(imported(text, f"    from posenc.schemes.{name} import {made}\n"), name, made), made
         ),
         "pyproject.toml": lambda text: mutated(text, name),
+        ".github/architecture.svg": lambda text: after(
+            text, r'^  <text class="small".*>alibi(?=  )', f"  {name}", ".github/architecture.svg"
+        ),
         "chapters/index.ipynb": lambda text: asked(text, name, previous),
         "chapters/api.md": lambda text: before(text, r"^## Rotations for longer texts$", interface, "chapters/api.md"),
         "chapters/notation.md": lambda text: before(text, r"^## Other signs$", symbols, "chapters/notation.md"),
@@ -213,7 +254,7 @@ registered(name, title, free_colour(text)), "posenc/schemes/registry.py",
             "chapters/rosetta.md",
         ),
         "chapters/glossary.md": lambda text: defined(text, title, f"{title}\n  As yet unwritten.\n\n"),
-        "chapters/claims.ipynb": lambda text: claimed(text, name),
+        "chapters/claims.ipynb": lambda text: claimed(text, name, title),
     }  # fmt: skip
 
 
@@ -291,15 +332,30 @@ def defined(text: str, term: str, entry: str) -> str:
     return text[:end] + "\n" + entry.rstrip("\n") + text[end:]
 
 
-def claimed(text: str, name: str) -> str:
-    """A cell for what is said about the scheme, before the chapter's end."""
+def claimed(text: str, name: str, title: str) -> str:
+    """A claim about the scheme, behind the last one: a row, its reason, and the cells that test it."""
     notebook = nbformat.reads(text, as_version=4)
-    words = f"As yet unwritten: what is said about {{doc}}`{name}`, a row of `ROWS`, and a cell that settles it."
-    for n, cell in enumerate(notebook.cells):
-        if cell.cell_type == "markdown" and cell.source.startswith("## In five lines"):
-            notebook.cells.insert(n, nbformat.v4.new_markdown_cell(words, id=f"claims-{name}"))
-            return normalise.text(normalise.normalise(notebook, "claims"))
-    raise Refused("chapters/claims.ipynb has no cell that begins with '## In five lines': update claimed()")
+    table = next((cell for cell in notebook.cells if cell.source.startswith('ROWS = """')), None)
+    end = next((n for n, cell in enumerate(notebook.cells) if cell.source.startswith("(claims-errata)=")), None)
+    if table is None or end is None:
+        raise Refused("chapters/claims.ipynb has no table ROWS, or no cell (claims-errata)=: update claimed()")
+    rows, rest = table.source.split('\n"""\n', 1)
+    reasons, rest = rest.split('\n"""\n', 1)
+    number = f"A{1 + max(map(int, re.findall(r'^A([0-9]+) ', rows, re.M)))}"
+    rows += f"\n{number} | elsewhere | As yet unwritten: what is said of {title}. | open"
+    reasons += f"\n{number} | as yet unwritten: the condition, or the size of the effect, of {title}"
+    table.source = '\n"""\n'.join([rows, reasons, rest])
+    words = (
+        f"(claims-{number.lower()})=\n### {number}. {title}\n\n"
+        f"*Said:* as yet unwritten, by whom; the chapter is {{doc}}`{name}`.\n\n"
+        f"**Open**: as yet unwritten, with a link to {{ref}}`where it is derived <{name}-derivation>`."
+    )
+    test = f'settle("{number}", "open")  # as yet unwritten: judge(...) of {title}'
+    notebook.cells[end:end] = [
+        nbformat.v4.new_markdown_cell(words, id=f"claims-{name}-text"),
+        nbformat.v4.new_code_cell(test, id=f"claims-{name}-test"),
+    ]
+    return normalise.text(normalise.normalise(notebook, "claims"))
 
 
 def asked(text: str, name: str, previous: str) -> str:
@@ -322,14 +378,28 @@ def registered(name: str, title: str, colour: str) -> str:
 
 
 def free_colour(registry: str) -> str:
-    """The colour that differs most from those of schemes and roles, as muted as theirs, legible on both pages."""
-    roles = (colour for pair in ROLES.values() for colour in pair)
-    taken = [to_lab(found) for found in re.findall(r"#([0-9a-f]{6})", registry + " ".join(roles))]
-    steps = range(0x10, 0x100, 0x18)
-    candidates = [f"{r:02x}{g:02x}{b:02x}" for r in steps for g in steps for b in steps]
-    legible = [one for one in candidates if 0.16 < luminance(one) < 0.28]  # a contrast of 3 to 1 or more with both
-    muted = [one for one in legible if distance((0.0, 0.0), to_lab(one)[1:]) < 0.18]
-    return "#" + max(muted, key=lambda one: min(distance(to_lab(one), other) for other in taken))
+    """The colour that differs most from those of schemes, legible on both pages, and with no role's hue."""
+    taken = [to_lab(found) for found in re.findall(r'"#([0-9a-f]{6})"', registry)]
+    roles = [hue(to_lab(colour.removeprefix("#"))) for pair in ROLES.values() for colour in pair]
+    steps = range(0x00, 0x100, 0x08)
+    candidates = (f"{r:02x}{g:02x}{b:02x}" for r in steps for g in steps for b in steps)
+    best, farthest = "", ALIKE
+    for one in candidates:
+        if not 0.16 < luminance(one) < 0.28:  # a contrast of 3 to 1 or more with both pages
+            continue
+        lab = to_lab(one)
+        apart = min(distance(lab, other) for other in taken)
+        muted = distance((0.0, 0.0), lab[1:]) < VIVID
+        free = min(abs((hue(lab) - role + 180) % 360 - 180) for role in roles) > HUES
+        if muted and free and apart > farthest:
+            best, farthest = one, apart
+    if not best:
+        raise Refused("no colour is left that differs from those of all schemes: loosen ALIKE and VIVID in this file")
+    return f"#{best}"
+
+
+def hue(lab: tuple[float, ...]) -> float:
+    return math.degrees(math.atan2(lab[2], lab[1]))
 
 
 def linear(colour: str) -> list[float]:
@@ -371,6 +441,7 @@ def main() -> int:
     arguments = parser.parse_args()
     title = arguments.title or arguments.name.replace("_", " ").capitalize()
     try:
+        places = told(arguments.root, arguments.name, title)
         files = skeleton(arguments.root, arguments.name, title, arguments.part)
     except Refused as refused:
         print(f"make scheme: {refused}", file=sys.stderr)
@@ -378,7 +449,10 @@ def main() -> int:
     for path, text in files.items():
         print("changed" if path.exists() else "written", path.relative_to(arguments.root))
         path.write_text(text, encoding="utf-8")
-    print(f"\nWhat is left to do: pytest tests/test_whole.py -k {arguments.name}")
+    if places:
+        print("\nThe book tells it already, and CONTRIBUTING.md says what becomes of that:")
+        print("\n".join(f"  {path}, {count} times" for path, count in places.items()))
+    print(f"\nWhat is left to do: .venv/bin/python -m pytest tests/test_whole.py -k {arguments.name}-")
     return 0
 
 

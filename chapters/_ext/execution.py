@@ -3,6 +3,7 @@
 - A notebook runs if its code, or the package, has changed: executions are kept under a key made from the package.
 - Explorers are kept beside them, and copied to `_build/explorers`: the tests compare the pages with torch.
 - A stamp says from which files the book was built: the tests refuse a book that is not of the present ones.
+- A draft (`make draft`) has a folder of its own. A notebook that fails is a page of it, which ends in the error.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from posenc._explore.sphinx import failure
 
 CACHES_KEPT = 3  # one for the present package, two for branches that one changes between
 AT_ONCE = min(4, os.cpu_count() or 1)  # kernels; each takes about 700 MB
+DRAFT = "POSENC_DRAFT"  # what a draft executes: names of notebooks, or "all"
 EXPLORERS = "explorers"  # how many are kept beside an execution; an execution by Sphinx itself has no such entry
 log = logging.getLogger(__name__)
 
@@ -45,13 +47,31 @@ class NotebookError(SphinxError):
 
 def cache(app: Sphinx, config: Config) -> None:
     """Keep executions under the package's key; Sphinx reads all pages again when the key changes."""
-    home = Path(app.outdir).parent / ".jupyter_cache"
+    home = (stamp.ROOT / "_build" if drafted() else Path(app.outdir).parent) / ".jupyter_cache"
     current = home / stamp.key()
     current.mkdir(parents=True, exist_ok=True)
     os.utime(current)
     for old in sorted(home.iterdir(), key=lambda path: path.stat().st_mtime)[:-CACHES_KEPT]:
         shutil.rmtree(old, ignore_errors=True)
     config.nb_execution_cache_path = str(current)
+
+
+def drafted() -> list[str]:
+    """The notebooks that a draft executes, or ["all"]; empty if the book is to be whole."""
+    return os.environ.get(DRAFT, "").split()
+
+
+def draft(app: Sphinx, config: Config) -> None:
+    """Let notebooks fail in a draft, and show those that it does not execute as they are stored."""
+    if not (names := drafted()):
+        return
+    config.nb_execution_raise_on_error = False
+    chapters = {path.stem: path.name for path in (stamp.ROOT / "chapters").glob("*.ipynb")}
+    if names != ["all"]:
+        if unknown := [name for name in names if name not in chapters]:
+            raise NotebookError(f"there is no chapters/{unknown[0]}.ipynb: use the name of a chapter, such as rope")
+        others = [f"*/{file}" for stem, file in chapters.items() if stem not in names]
+        config.nb_execution_excludepatterns = others
 
 
 def kernel(app: Sphinx, config: Config) -> None:
@@ -74,6 +94,8 @@ def execute(app: Sphinx, env: Any, docnames: list[str]) -> None:
     """Execute those notebooks, among the pages to be read, that are not in the cache; several at a time."""
     cache = get_cache(app.config.nb_execution_cache_path)
     waiting = [path for path in map(Path, map(env.doc2path, docnames)) if path.suffix == ".ipynb" and new(cache, path)]
+    if (names := drafted()) and names != ["all"]:
+        waiting = [path for path in waiting if path.stem in names]
     waiting.sort(key=lambda path: -path.stat().st_size)  # the small ones last: no core is idle for long at the end
     failed = []
     with tempfile.TemporaryDirectory(prefix="posenc-explorers-") as scratch, Kernels() as kernels:
@@ -90,7 +112,7 @@ def execute(app: Sphinx, env: Any, docnames: list[str]) -> None:
                 failed.append(path.name)
                 told = failure(error) if isinstance(error, CellExecutionError) else str(error)
                 log.error("%s: %s", path.relative_to(stamp.ROOT), told)
-    if failed:
+    if failed and not drafted():
         raise NotebookError(f"{', '.join(sorted(failed))}: execution failed, as told above")
 
 
@@ -142,7 +164,7 @@ class Kernels(ThreadPoolExecutor):
 
 def finish(app: Sphinx, exception: Exception | None) -> None:
     """Copy the explorers of the present notebooks out of the cache, and stamp the book if its build succeeded."""
-    if exception is not None or app.builder.format != "html":
+    if exception is not None or app.builder.format != "html" or drafted():
         return
     cache, out = get_cache(app.config.nb_execution_cache_path), Path(app.outdir)
     shutil.rmtree(out.parent / "explorers", ignore_errors=True)
@@ -158,6 +180,7 @@ def finish(app: Sphinx, exception: Exception | None) -> None:
 
 def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("config-inited", cache)
+    app.connect("config-inited", draft)
     app.connect("config-inited", kernel)
     app.connect("builder-inited", begin)
     app.connect("env-before-read-docs", execute)

@@ -174,7 +174,7 @@ def run(names: list[str], jobs: int, seconds: float, part: Path) -> dict[str, di
                 with lock:
                     rows[name] = row
                     with part.open("a", encoding="utf-8") as file:
-                        file.write(json.dumps({**row, "versions": versions()}, ensure_ascii=False) + "\n")
+                        file.write(json.dumps({**row, "of": state()}, ensure_ascii=False) + "\n")
                     _progress(row, len(rows), len(names))
         finally:
             worker.stop()
@@ -239,7 +239,7 @@ class Worker:
 
 
 def kept(part: Path) -> dict[str, dict[str, Any]]:
-    """Rows of a run that was stopped, if it was of the same versions."""
+    """Rows of a run that was stopped, if it was of the same versions and questions."""
     rows: dict[str, dict[str, Any]] = {}
     if part.is_file():
         for line in part.read_text(encoding="utf-8").splitlines():
@@ -247,7 +247,7 @@ def kept(part: Path) -> dict[str, dict[str, Any]]:
                 row = json.loads(line)
             except ValueError:  # the run was stopped while it wrote
                 continue
-            if row.pop("versions", None) == versions() and not row.get("not_run", "").startswith("stopped"):
+            if row.pop("of", None) == state() and not row.get("not_run", "").startswith("stopped"):
                 rows[row["name"]] = row
     return rows
 
@@ -257,6 +257,13 @@ def versions() -> dict[str, str]:
     from importlib.metadata import version
 
     return {"transformers": version("transformers"), "torch": version("torch"), "posenc": __version__}
+
+
+def state() -> dict[str, Any]:
+    """What the rows of one census have in common."""
+    from posenc.audit.checks import CHECKS
+
+    return {**versions(), "questions": list(CHECKS)}
 
 
 def write(path: Path, rows: list[dict[str, Any]], date: str) -> None:

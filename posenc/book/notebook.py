@@ -7,6 +7,7 @@ import linecache
 import os
 import sys
 import textwrap
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -69,6 +70,28 @@ def glue(name: str, value: object) -> None:
         from myst_nb import glue as keep  # type: ignore[import-untyped]
 
         keep(name, value, display=False)
+
+
+def named(found: Iterable[str], *told: str) -> None:
+    """Holds a sentence of a page to what was computed: it names what was found, and nothing else.
+
+    Args:
+        found: The names that were computed, such as those of the schemes that open a door.
+        *told: The names in the sentence, in any order.
+
+    Raises:
+        AssertionError: If they differ. The error says which names to add or to drop, and where.
+
+    Example:
+        >>> named({"shaw", "alibi"}, "alibi", "shaw")
+    """
+    found = set(found)
+    lacking, wrong = ", ".join(sorted(found - set(told))), ", ".join(sorted(set(told) - found))
+    said = [f"found, but not named: {lacking}"] if lacking else []
+    said += [f"named, but not found: {wrong}"] if wrong else []
+    if said:
+        where = "in this call of named and in the sentence of the page that the cell belongs to"
+        raise AssertionError(f"{'; '.join(said)}. If that is right, say so {where}")
 
 
 class Source:

@@ -32,6 +32,12 @@ class Scheme:
     """Its colour in every comparison."""
     per_layer: bool = False
     """Whether its authors give each layer parameters of its own; the lab then trains it so."""
+    short: str = ""
+    """Its name where a table has a narrow column for each scheme. Default: the title."""
+
+    def __post_init__(self) -> None:
+        if not self.short:
+            object.__setattr__(self, "short", self.title)
 
 
 SCHEMES: dict[str, Scheme] = {
@@ -42,6 +48,7 @@ SCHEMES: dict[str, Scheme] = {
         "sinusoidal",
         lambda model_dim, heads, head_dim, length: Sinusoidal(model_dim),
         "#1070f0",
+        short="sines",
     ),
     "learned": Scheme(
         "learned",
@@ -61,9 +68,13 @@ SCHEMES: dict[str, Scheme] = {
         ),
         "#707800",
         per_layer=True,
+        short="T-XL",
     ),
     "t5": Scheme(
-        "T5 bias", lambda model_dim, heads, head_dim, length: T5Bias(heads), "#c08018"
+        "T5 bias",
+        lambda model_dim, heads, head_dim, length: T5Bias(heads),
+        "#c08018",
+        short="T5",
     ),
     "rope": Scheme(
         "RoPE", lambda model_dim, heads, head_dim, length: RoPE(head_dim), "#d83000"
@@ -79,6 +90,7 @@ SCHEMES: dict[str, Scheme] = {
         lambda model_dim, heads, head_dim, length: DistanceAware(heads),
         "#d060e0",
         per_layer=True,
+        short="dist.",
     ),
 }
 
