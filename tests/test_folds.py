@@ -49,7 +49,7 @@ def named(page: Page) -> str:
     return page.evaluate("document.querySelector('.pe-fold :is(section, span, figure)[id]').id")
 
 
-def test_a_fold_shows_its_heading_and_who_needs_it(page: Page) -> None:
+def test_a_fold_shows_its_heading_and_what_is_in_it(page: Page) -> None:
     folded = page.evaluate(FOLDED)
     assert folded
     assert all(folded)

@@ -99,11 +99,12 @@ def test_what_is_printed_fits_the_column(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NEW)
-def test_a_folded_section_says_first_who_needs_it(name: str) -> None:
+def test_a_folded_section_says_first_what_is_in_it(name: str) -> None:
     text = "\n\n".join(cell.source if cell.kind == "markdown" else "CODE" for cell in read(name))
     for fold in re.finditer(r"^\{\.(?:depth|practice)\}\n(#+ .*)\n\s*(.*(?:\n.+)*)", text, re.M):
         lead = fold[2].strip()
         assert re.match(r"[A-Z*`{\[]", lead), f"{fold[1]} begins with {lead[:60]!r}"
+        assert not re.match(r"For (readers|those|users)\b", lead), f"{fold[1]} says for whom it is, and not what is in it"
         assert len(lead.split()) <= LEAD, f"{fold[1]}: {len(lead.split())} words before the fold, of {LEAD} at most"
 
 
