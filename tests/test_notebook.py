@@ -95,7 +95,7 @@ def scores(q, k, pos):
         _check.whole(q)
     elif k.numel():
         return first_of_the_functions(q, k)[0] + second_of_the_functions(k, q)[0] + third(q, k)  # rare
-    return q @ k.mT
+    return q @ k.mT  # fmt: skip
 '''
 
 

@@ -269,10 +269,10 @@ def after(text: str, pattern: str, added: str, path: str) -> str:
 
 
 def place(text: str, pattern: str, path: str) -> tuple[int, int]:
-    found = re.search(pattern, text, re.M)
-    if found is None:
+    match = re.search(pattern, text, re.M)
+    if match is None:
         raise Refused(f"{path} has nothing like {pattern}: update edits() in tools/scheme.py to where entries go now")
-    return found.span()
+    return match.span()
 
 
 def last_of(contents: str, part: str) -> str:
@@ -326,9 +326,9 @@ def mutated(text: str, name: str) -> str:
 def defined(text: str, term: str, entry: str) -> str:
     """The entry in its alphabetical place."""
     start, end = text.index(":::{glossary}\n") + len(":::{glossary}\n"), text.rindex("\n:::")
-    for found in re.finditer(r"^(?=\S)(.+)$", text[start:end], re.M):
-        if found[1].casefold() > term.casefold():
-            return text[: start + found.start()] + entry + text[start + found.start() :]
+    for match in re.finditer(r"^(?=\S)(.+)$", text[start:end], re.M):
+        if match[1].casefold() > term.casefold():
+            return text[: start + match.start()] + entry + text[start + match.start() :]
     return text[:end] + "\n" + entry.rstrip("\n") + text[end:]
 
 
@@ -379,7 +379,7 @@ def registered(name: str, title: str, colour: str) -> str:
 
 def free_colour(registry: str) -> str:
     """The colour that differs most from those of schemes, legible on both pages, and with no role's hue."""
-    taken = [to_lab(found) for found in re.findall(r'"#([0-9a-f]{6})"', registry)]
+    taken = [to_lab(other) for other in re.findall(r'"#([0-9a-f]{6})"', registry)]
     roles = [hue(to_lab(colour.removeprefix("#"))) for pair in ROLES.values() for colour in pair]
     steps = range(0x00, 0x100, 0x08)
     candidates = (f"{r:02x}{g:02x}{b:02x}" for r in steps for g in steps for b in steps)

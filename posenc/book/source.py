@@ -120,7 +120,7 @@ class _Edits(ast.NodeVisitor):
 
 
 def _without_pragmas(lines: list[str]) -> list[str]:
-    """Comments for tools, such as `  # `, say nothing to a reader."""
+    """Comments for tools, such as `# fmt: skip`, say nothing to a reader."""
     for token in reversed(_tokens(lines)):
         if token.type == tokenize.COMMENT and (pragma := _PRAGMA.fullmatch(token.string)):
             row = token.start[0] - 1
