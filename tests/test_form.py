@@ -104,7 +104,7 @@ def test_a_folded_section_says_first_what_is_in_it(name: str) -> None:
     for fold in re.finditer(r"^\{\.(?:depth|practice)\}\n(#+ .*)\n\s*(.*(?:\n.+)*)", text, re.M):
         lead = fold[2].strip()
         assert re.match(r"[A-Z*`{\[]", lead), f"{fold[1]} begins with {lead[:60]!r}"
-        assert not re.match(r"For (readers|those|users)\b", lead), f"{fold[1]} says for whom it is, and not what is in it"
+        assert not re.match(r"For (readers|those|users)\b", lead), f"{fold[1]}: say what is in it, not for whom it is"
         assert len(lead.split()) <= LEAD, f"{fold[1]}: {len(lead.split())} words before the fold, of {LEAD} at most"
 
 
