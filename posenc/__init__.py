@@ -12,9 +12,12 @@ from posenc._lazy import lazy
 from posenc._version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from posenc._attention.cache import KVCache, sliding_window
-    from posenc._attention.call import Masks, attend, attention, attention_scores, attention_weights
+    from posenc._attention.cache import KVCache
+    from posenc._attention.call import attend, attention
     from posenc._attention.encoding import Encoding, NoPE
+    from posenc._attention.multihead import MultiheadAttention
+    from posenc._attention.plan import Plan, Span, sliding_window
+    from posenc._attention.scores import attention_scores, attention_weights
     from posenc._explore import Panel, explore, logarithmic
     from posenc._properties import WISHES, compare, properties
     from posenc.pictures import plot
@@ -36,19 +39,22 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ENCODINGS", "SCHEMES", "WISHES", "ALiBi", "Config", "DistanceAware", "Encoding", "Formula", "Heatmap",
-    "KVCache", "Learned", "Lines", "Masks", "Memory", "NoPE", "Panel", "Plane", "Readout", "RoPE", "Scheme", "Shaw",
-    "Sinusoidal", "T5Bias", "Transformer", "TransformerXL", "XPos", "alibi", "alibi_slopes", "attend",
-    "attention", "attention_scores", "attention_weights", "compare", "convert_layout", "dead_rows",
-    "distance_weight", "explore", "frequencies", "grid", "layout_permutation", "logarithmic", "plot", "presets",
-    "properties", "relative_shift", "rotate", "scaling", "shaw_fused", "shaw_label", "shaw_naive", "sinusoidal",
-    "sliding_window", "stretch_table", "t5_bucket", "xpos_radius", "xpos_reach",
+    "KVCache", "Learned", "Lines", "Memory", "MultiheadAttention", "NoPE", "Panel", "Plan", "Plane", "Readout",
+    "RoPE", "Scheme", "Shaw", "Sinusoidal", "Span", "T5Bias", "Transformer", "TransformerXL", "XPos", "alibi",
+    "alibi_slopes", "attend", "attention", "attention_scores", "attention_weights", "compare", "convert_layout",
+    "dead_rows", "distance_weight", "explore", "frequencies", "grid", "layout_permutation", "logarithmic",
+    "plot", "presets", "properties", "relative_shift", "rotate", "scaling", "shaw_fused", "shaw_label",
+    "shaw_naive", "sinusoidal", "sliding_window", "stretch_table", "t5_bucket", "xpos_radius", "xpos_reach",
 ]  # fmt: skip
 
 # Where each name is at home. The imports above say the same to type checkers, and a test compares the two.
 _HOMES = {
-    "posenc._attention.cache": "KVCache sliding_window",
-    "posenc._attention.call": "Masks attend attention attention_scores attention_weights",
+    "posenc._attention.cache": "KVCache",
+    "posenc._attention.call": "attend attention",
     "posenc._attention.encoding": "Encoding NoPE",
+    "posenc._attention.multihead": "MultiheadAttention",
+    "posenc._attention.plan": "Plan Span sliding_window",
+    "posenc._attention.scores": "attention_scores attention_weights",
     "posenc._explore": "Panel explore logarithmic",
     "posenc._properties": "WISHES compare properties",
     "posenc.pictures.views": "Formula Heatmap Lines Plane Readout",

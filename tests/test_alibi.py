@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from posenc import NoPE, attend, attention_weights
-from posenc._attention.call import batched, pair_bias
+from posenc._attention.scores import batched, pair_bias
 from posenc.schemes.alibi import ALiBi, alibi, alibi_slopes
 from tests.helpers import biases, close, heads, onnx_session
 

@@ -13,7 +13,7 @@ from posenc import ALiBi, DistanceAware, Encoding, NoPE, RoPE, Shaw, T5Bias, att
 from tests.helpers import close
 
 BACKENDS = ["dense", "sdpa", "flex"]
-MODULE = sys.modules["posenc._attention.call"]  # the name in the package is the function's
+MODULE = sys.modules["posenc._attention.kernels"]
 POS12 = torch.arange(12)
 
 

@@ -1,6 +1,5 @@
-"""posenc.attention, the one call: it turns, caches, hides and attends, and layers may share their masks."""
+"""posenc.attention, the one call: it turns, caches, hides and attends."""
 
-import sys
 from functools import partial
 
 import pytest
@@ -10,13 +9,10 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from posenc import (
     ENCODINGS,
-    ALiBi,
     Encoding,
     KVCache,
-    Masks,
     NoPE,
     RoPE,
-    Transformer,
     attend,
     attention,
     attention_scores,
@@ -24,7 +20,6 @@ from posenc import (
     frequencies,
     sliding_window,
 )  # fmt: skip
-from posenc import attention as one_call
 from posenc.schemes.scaling import dynamic_ntk
 
 BATCH, HEADS, DIM, LENGTH = 2, 2, 8, 10
@@ -140,8 +135,9 @@ def test_weights_are_returned_beside_the_output(name):
     z, weights = embedded(q, k, v, encoding, POS, return_weights=True)
     close(z, embedded(q, k, v, encoding, POS))
     close(weights, attention_weights(encoding.query(q, POS), encoding.key(k, POS), encoding, POS, POS))
-    with pytest.raises(ValueError, match='use backend="dense"'):
-        attention(q, k, v, NoPE(), POS, backend="sdpa", return_weights=True)
+    for backend in ("sdpa", "flex"):
+        with pytest.raises(ValueError, match='use backend="dense"'):
+            attention(q, k, v, NoPE(), POS, backend=backend, return_weights=True)
 
 
 @pytest.mark.parametrize("backend", ["dense", "sdpa"])
@@ -166,218 +162,6 @@ def test_a_share_to_drop_that_is_none_is_refused(dropout):
 def test_flex_refuses_dropout():
     with pytest.raises(ValueError, match="dropout"):
         attention(*draw(), NoPE(), POS, dropout=0.5, backend="flex")
-
-
-# Layers of one pass
-
-
-@pytest.mark.parametrize(("backend", "part"), [("flex", "_block_mask"), ("sdpa", "_is_triangle")])
-def test_a_pass_looks_at_positions_once_for_all_layers(backend, part, monkeypatch):
-    module = sys.modules[one_call.__module__]
-    asked, inner = [], getattr(module, part)
-    monkeypatch.setattr(module, part, lambda *args: asked.append(part) or inner(*args))
-    model = Transformer(11, layers=3, model_dim=16, heads=2, encoding="rope", backend=backend).requires_grad_(False)
-    tokens = torch.randint(11, (2, 6))
-    found = model(tokens)
-    assert asked == [part]
-    model(tokens)
-    assert asked == [part] * 2  # another pass looks again
-    dense = Transformer(11, layers=3, model_dim=16, heads=2, encoding="rope").requires_grad_(False)
-    dense.load_state_dict(model.state_dict())
-    close(found, dense(tokens), atol=1e-5)
-
-
-def test_layers_that_share_masks_compute_what_they_compute_alone():
-    mask, masks = torch.rand(BATCH, 1, LENGTH, LENGTH) < 0.6, Masks()
-    for encoding in (ALiBi(HEADS).double(), NoPE(), make("rope"), make("shaw")):
-        q, k, v = draw()
-        close(attention(q, k, v, encoding, POS, mask=mask, masks=masks), attention(q, k, v, encoding, POS, mask=mask))
-
-
-OTHERS = {  # of a second layer, and what it is that differs
-    "positions": (dict(qpos=POS + 1), "qpos holds other values"),
-    "fewer positions": (dict(qpos=POS[:1]), r"qpos is a tensor of shape \(1,\), and .* \(10,\)"),
-    "positions of keys": (dict(kpos=POS.flip(0)), "kpos holds other values"),
-    "dtype of positions": (dict(qpos=POS.int(), kpos=POS), "qpos holds other values .*int32"),
-    "causal": (dict(causal=False), "causal is False, and the first layer's was True"),
-    "mask": (dict(mask=torch.ones(LENGTH, LENGTH, dtype=torch.bool)), "mask is a tensor .* was None"),
-    "padding": (dict(padding_mask=LEFT), "padding_mask is a tensor .* was None"),
-    "window": (dict(cache=(3, 0)), "window is 3, and the first layer's was None"),
-    "batch": (dict(batch=1), "batch is 1, and the first layer's was 2"),
-}
-
-
-def layer(masks: Masks, backend: str = "dense", cache: tuple[int, int] | None = None, batch: int = BATCH, **options):
-    q, k, v = draw()
-    at = {"qpos": POS} | options
-    q, n = q[:batch, :, : len(at["qpos"])], len(at.get("kpos", at["qpos"]))
-    cache = None if cache is None else KVCache(*cache)
-    return attention(q, k[:batch, :, :n], v[:batch, :, :n], NoPE(), backend=backend, masks=masks, cache=cache, **at)
-
-
-@pytest.mark.parametrize("backend", ["dense", "sdpa", "flex"])
-@pytest.mark.parametrize("other", OTHERS)
-def test_masks_refuse_a_layer_that_comes_with_something_else(other, backend):
-    options, said = OTHERS[other]
-    masks = Masks()
-    layer(masks, backend)
-    with pytest.raises(ValueError, match=rf"{said}(.|\n)*Make a new Masks\(\) for each pass"):
-        layer(masks, backend, **options)
-    layer(Masks(), backend, **options)  # by itself it's fine
-
-
-@pytest.mark.parametrize(("other", "said"), [((4, 2), "window is 4"), ((3, 1), "sinks is 1")])
-def test_masks_refuse_another_window(other, said):
-    masks = Masks()
-    layer(masks, cache=(3, 2))
-    with pytest.raises(ValueError, match=said):
-        layer(masks, cache=other)
-
-
-def test_masks_refuse_positions_that_were_changed_in_place():
-    masks, pos = Masks(), POS.clone()
-    layer(masks, qpos=pos)
-    pos += 5
-    with pytest.raises(ValueError, match=r"qpos was changed in place"):
-        layer(masks, qpos=pos)
-
-
-def test_masks_know_copies_and_the_inner_half():
-    masks, (q, k, v) = Masks(), draw()
-    expected = attention(q, k, v, NoPE(), POS)
-    for found in (
-        attention(q, k, v, NoPE(), POS, masks=masks),
-        attention(q, k, v, NoPE(), POS.clone(), POS.clone(), masks=masks),
-        attend(q, k, v, NoPE(), POS, POS, masks=masks),
-    ):
-        close(found, expected)
-    for half in (attend, lambda q, k, v, *rest, **options: attention_weights(q, k, *rest, **options)):
-        with pytest.raises(ValueError, match="kpos holds other values"):
-            half(q, k, v, NoPE(), POS, POS + 1, masks=masks)
-
-
-def test_encodings_dtypes_and_backends_may_differ_among_layers_that_share_masks():
-    """What is kept does not depend on them: a bias is made for each layer."""
-    masks, (q, k, v) = Masks(), draw()
-    for encoding in (NoPE(), ALiBi(HEADS), ALiBi(HEADS, slopes=torch.tensor([0.1, 3.0])), make("t5")):
-        for backend in ("dense", "sdpa", "flex"):
-            for dtype in (torch.float32, torch.float64):
-                x, encoding = [each.to(dtype) for each in (q, k, v)], encoding.to(dtype)
-                found = attention(*x, encoding, POS, backend=backend, masks=masks)
-                close(found, attention(*x, encoding, POS, backend=backend), atol=1e-6)
-
-
-@torch.no_grad()
-def test_layers_whose_caches_hold_other_tokens_do_not_share(monkeypatch):
-    """Neither silently, nor in a model, which gives them masks of their own; and numbers are compared but once."""
-    import posenc._attention.cache as module
-
-    compared, inner = [], module.equal
-    for owner in (module, sys.modules[one_call.__module__]):
-        monkeypatch.setattr(owner, "equal", lambda *args: compared.append(1) or inner(*args))
-    (q, k, v), caches = draw(), [KVCache(4), KVCache(4), KVCache(4)]
-    for start in range(5):
-        masks, now = Masks(), slice(start, start + 1)
-        step = (q[:, :, now], k[:, :, now], v[:, :, now], NoPE(), POS[now])
-        for cache in caches:
-            attention(*step, cache=cache, masks=masks)
-    assert not compared  # the same tokens went into all of them
-    caches[1].keep(torch.tensor([0, 1, 3]))
-    caches[2].keep(torch.tensor([1, 2, 3]))
-    caches[0].keep(torch.tensor([1, 2, 3]))
-    masks, step = Masks(), (q[:, :, 5:6], k[:, :, 5:6], v[:, :, 5:6], NoPE(), POS[5:6])
-    attention(*step, cache=caches[0], masks=masks)
-    attention(*step, cache=caches[2], masks=masks)
-    with pytest.raises(ValueError, match="cache holds 4 tokens, and not at the positions"):
-        attention(*step, cache=caches[1], masks=masks)
-
-
-@torch.no_grad()
-@pytest.mark.parametrize("compiled", [False, pytest.param(True, marks=pytest.mark.compile)])
-def test_a_model_s_layers_may_keep_other_tokens(compiled):
-    """With a window and padding, the mask depends on what a layer's cache holds."""
-    model = Transformer(11, layers=3, model_dim=16, heads=2, window=6, sinks=1).double()
-    tokens = torch.randint(11, (2, 9), generator=torch.Generator().manual_seed(0))
-    real = torch.arange(9) >= torch.tensor([[3], [0]])
-    kept = [torch.tensor(keep) for keep in ([0, 1, 3, 4, 5], [0, 2, 3, 4, 5], [0, 1, 3, 4, 5])]
-
-    def after(alone: bool) -> Tensor:
-        cache = model.cache()
-        model(tokens[:, :6], padding_mask=real[:, :6], cache=cache)
-        for layer, index in zip(cache, kept, strict=True):
-            layer.keep(index)
-        with pytest.MonkeyPatch.context() as patch:
-            if alone:  # as if every layer made its own masks
-                patch.setattr(Masks, "get", lambda self, name, make: make())
-                patch.setattr(Masks, "of", lambda self, *args, **values: self)
-                patch.setattr(Masks, "of_cache", lambda self, cache, before, kpos: (self, kpos))
-            run = torch.compile(model, backend="aot_eager") if compiled and not alone else model
-            return run(tokens[:, 6:], padding_mask=real[:, 6:], cache=cache)
-
-    close(after(alone=False), after(alone=True))
-
-
-@pytest.mark.compile
-@pytest.mark.parametrize("backend", ["dense", "sdpa"])
-def test_a_compiler_shares_masks_of_one_tensor_and_refuses_what_differs(backend):
-    q, k, v = (x.float() for x in draw())
-    mask = torch.rand(BATCH, 1, LENGTH, LENGTH) < 0.8
-
-    def two(q, k, v, pos, mask, causal, copy):
-        masks, at = Masks(), pos
-        for n in range(2):
-            q = attention(q, k, v, NoPE(), at, causal=causal[n], mask=mask, backend=backend, masks=masks)
-            at = pos.clone() if copy else pos
-        return q
-
-    for copy in (False, True):
-        same = (True, True)
-        found = torch.compile(two, backend="aot_eager", fullgraph=True)(q, k, v, POS, mask, same, copy)
-        close(found, two(q, k, v, POS, mask, same, copy), atol=1e-6)
-    with pytest.raises(Exception, match="Make a new Masks"):
-        torch.compile(two, backend="aot_eager")(q, k, v, POS, mask, (True, False), False)
-
-
-@pytest.mark.parametrize("batched", [False, True])
-def test_masks_are_shared_under_vmap(batched):
-    q, k, v = (torch.stack([x, x + 1]) for x in draw())
-    pos = torch.stack([POS, POS + 3])
-
-    def two(q, k, v, pos, masks=None):
-        for at in (pos, pos, pos.flip(0) if batched else pos):  # what cannot be compared is not shared
-            q = attention(q, k, v, NoPE(), at, masks=masks)
-        return q
-
-    over = (0, 0, 0, 0 if batched else None)
-    found = torch.func.vmap(partial(two, masks=Masks()), over)(q, k, v, pos if batched else pos[0])
-    close(found, torch.stack([two(q[n], k[n], v[n], pos[n if batched else 0]) for n in range(2)]), atol=1e-6)
-
-
-@pytest.mark.export
-def test_masks_are_shared_in_an_exported_graph():
-    class Two(torch.nn.Module):
-        def forward(self, q, k, v, pos):
-            masks = Masks()
-            for _ in range(2):
-                q = attention(q, k, v, NoPE(), pos, masks=masks)
-            return q
-
-    length = torch.export.Dim("length", min=2)
-    shapes = ({2: length}, {2: length}, {2: length}, {0: length})
-    graph = torch.export.export(Two(), (*draw(), POS), dynamic_shapes=shapes)
-    shorter = (*(x[:, :, :7] for x in draw()), POS[:7])
-    close(graph.module()(*shorter), Two()(*shorter))
-    compared = [node for node in graph.graph.nodes if node.target is torch.ops.aten.le.Tensor]
-    assert len(compared) == 1  # positions are compared once for both layers
-
-
-def test_a_block_mask_that_would_be_left_aside_is_refused():
-    from torch.nn.attention.flex_attention import create_block_mask
-
-    near = create_block_mask(lambda b, h, i, j: (j <= i) & (i - j < 3), None, None, LENGTH, LENGTH, device="cpu")
-    for options in (dict(backend="dense"), dict(backend="sdpa"), dict(backend="flex", mask=LEFT[:, None, None])):
-        with pytest.raises(ValueError, match=r"block_mask.* use backend=.flex. without mask"):
-            attention(*draw(), NoPE(), POS, masks=Masks(block_mask=near), **options)
 
 
 # Arguments of another kind
@@ -408,7 +192,6 @@ def test_an_encoding_of_the_input_wants_to_hear_that_the_input_was_embedded(name
     (dict(v=torch.ones(BATCH, HEADS, LENGTH, DIM).numpy()), r"v is a ndarray.*torch\.as_tensor"),
     (dict(mask=True), r"mask is True.*causal=True"),
     (dict(padding_mask=[True] * LENGTH), r"padding_mask is a list.*bool"),
-    (dict(masks=LEFT), r"masks is a tensor.*mask="),
     (dict(cache=[KVCache()]), r"cache is a list of 1.*cache\[0\]"),
 ])  # fmt: skip
 def test_an_argument_of_another_kind_is_named_with_the_remedy(change, said):
@@ -419,7 +202,7 @@ def test_an_argument_of_another_kind_is_named_with_the_remedy(change, said):
     if not {"padding_mask", "cache"} & set(change):
         with pytest.raises(TypeError, match=said):
             attend(**given)
-    if not {"padding_mask", "cache", "masks", "v"} & set(change):
+    if not {"padding_mask", "cache", "v"} & set(change):
         del given["v"]
         with pytest.raises(TypeError, match=said):
             attention_weights(**given)
@@ -459,30 +242,6 @@ def test_autocast_rounds_no_scores_and_changes_no_dtype(name, dtype, backend):
         close(found, scores, atol=1e-6)
     rounded = backend == "sdpa" or name == "transformer_xl"  # a kernel's inputs, or a bias
     assert (z.double() - exact.double()).abs().max() < (0.5 if rounded else 0.05)
-
-
-def test_flex_uses_the_block_mask_that_is_given():
-    from torch.nn.attention.flex_attention import create_block_mask
-
-    q, k, v = draw()
-    near = create_block_mask(lambda b, h, i, j: (j <= i) & (i - j < 3), None, None, LENGTH, LENGTH, device="cpu")
-    found = attention(q, k, v, NoPE(), POS, backend="flex", masks=Masks(block_mask=near))
-    close(found, attention(q, k, v, NoPE(), POS, mask=sliding_window(POS, POS, 3)))
-
-
-@pytest.mark.cuda
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
-@pytest.mark.parametrize("backend", ["dense", "sdpa"])
-def test_layers_after_the_first_do_not_wait_for_the_gpu(backend):
-    q, k, v = (x.cuda() for x in draw())
-    rope, pos, masks = make("rope").cuda(), POS.cuda(), Masks()
-    first = attention(q, k, v, rope, pos, backend=backend, masks=masks)
-    torch.cuda.set_sync_debug_mode("error")
-    try:
-        again = attention(q, k, v, rope, pos, backend=backend, masks=masks)
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
-    close(again, first)
 
 
 def test_without_an_encoding_it_is_torch_s_own():

@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from posenc import ENCODINGS, Encoding, Memory, NoPE, RoPE
-from posenc._attention.call import Masks, attention_weights
+from posenc import ENCODINGS, Encoding, Memory, NoPE, Plan, RoPE, attention_weights
 from posenc.lab import evaluation, tasks
 from posenc.lab.evaluation import (
     accuracy,
@@ -497,7 +496,7 @@ def weights_of(model: Transformer, tokens: Tensor) -> list[Tensor]:
         encoding, h = model.encoding(n), block.attention_norm(x)
         q, k = (part.unflatten(-1, (HEADS, 4)).transpose(1, 2) for part in (block.query(h), block.key(h)))
         found.append(attention_weights(encoding.query(q, pos), encoding.key(k, pos), encoding, pos, pos))
-        x = block(x, Step(model.config, pos, pos, None, Masks()), encoding)
+        x = block(x, Step(model.config, Plan(pos)), encoding)
     return found
 
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, gelu
 
 import posenc
-from posenc import ENCODINGS, ALiBi, Encoding, KVCache, Masks, NoPE, RoPE, Sinusoidal, T5Bias
+from posenc import ENCODINGS, ALiBi, Encoding, KVCache, NoPE, Plan, RoPE, Sinusoidal, T5Bias
 from posenc.transformer.memory import Memory
 from posenc.transformer.model import Step, Transformer
 from tests import helpers
@@ -143,7 +143,7 @@ def test_a_model_without_options_is_a_decoder_with_rope():
     assert asdict(model.config) == dict(
         vocabulary=VOCABULARY, layers=4, model_dim=128, heads=4, kv_heads=None, hidden=None, encoding="rope",
         length=512, every_layer=False, shared=True, causal=True, tied=True, window=None, sinks=0, scale=None,
-        dropout=0.0, attention_dropout=0.0, backend="dense",
+        dropout=0.0, attention_dropout=0.0, backend="auto",
     )  # fmt: skip
     assert len(model.blocks) == 4
     assert isinstance(model.encoding(), RoPE) and model.encoding().head_dim == 32
@@ -642,7 +642,7 @@ def test_dropout_is_for_training_only():
     block.dropout.p = 1.0 - 1e-9  # both branches are dropped, the stream is not
     x = torch.randn(1, 3, MODEL)
     pos = torch.arange(3)
-    assert torch.equal(block(x, Step(model.config, pos, pos, None, Masks()), NoPE()), x)
+    assert torch.equal(block(x, Step(model.config, Plan(pos)), NoPE()), x)
 
 
 def test_position_is_dropped_with_the_token():

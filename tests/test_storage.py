@@ -31,7 +31,8 @@ def test_a_loaded_model_is_the_model_that_was_saved(name, options, dtype, tmp_pa
     assert loaded.state_dict().keys() == model.state_dict().keys()
     for key, value in model.state_dict().items():
         assert torch.equal(loaded.state_dict()[key], value) and loaded.state_dict()[key].dtype == dtype
-    torch.testing.assert_close(loaded(tokens), model(tokens))  # BLAS may see other addresses
+    with torch.no_grad():  # both in the same way; BLAS may see other addresses
+        torch.testing.assert_close(loaded(tokens), model(tokens))
     assert all(parameter.requires_grad for parameter in loaded.parameters())
     assert loaded.training
 
@@ -218,7 +219,7 @@ def test_a_configuration_that_is_nested_without_end_is_refused(written):
 
 def test_older_files_lack_fields_that_have_defaults(written):
     loaded = Transformer.load(said(written, backend=..., sinks=..., window=..., scale=...))
-    assert loaded.config.backend == "dense" and loaded.config.window is None
+    assert loaded.config.backend == "auto" and loaded.config.window is None
 
 
 SCALARS = st.none() | st.booleans() | st.integers(-3, 9) | st.integers() | st.floats() | st.text(max_size=6)

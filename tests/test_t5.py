@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from posenc import NoPE, attend, attention, attention_weights
-from posenc._attention.call import batched, pair_bias
+from posenc._attention.scores import batched, pair_bias
 from posenc.schemes.alibi import ALiBi
 from posenc.schemes.t5 import T5Bias, t5_bucket
 from tests.helpers import Layer, biases, close, heads, onnx_session

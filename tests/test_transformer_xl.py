@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 from torch.utils.flop_counter import FlopCounterMode
 
-from posenc import NoPE, attend, attention_weights, sinusoidal
+from posenc import NoPE, Plan, attend, attention_weights, sinusoidal
 from posenc.schemes.transformer_xl import BLOCK, TransformerXL, relative_shift
 from tests import helpers
 from tests.helpers import Sizes
@@ -366,7 +366,7 @@ def test_no_sequence_or_head_has_a_copy_of_the_waves():
 
 
 def widened(xl: TransformerXL, q: Tensor, k: Tensor, v: Tensor, qpos: Tensor, kpos: Tensor, **options) -> Tensor:
-    q, k = xl.widen(q, k, qpos, kpos)
+    q, k = xl.widen(xl.query(q, qpos), k, Plan(qpos, kpos), xl.head_dim**-0.5)
     return scaled_dot_product_attention(q, k, v, scale=xl.head_dim**-0.5, enable_gqa=True, **options)
 
 
@@ -406,24 +406,28 @@ def test_widened_vectors_have_the_gradients_of_the_bias():
 def test_widened_vectors_have_the_dtype_of_what_they_widen_and_precise_angles(dtype):
     xl, pos = make(24, 2, 4).to(dtype), torch.arange(2990, 3000)
     q, k = vectors(1, 2, 10, 4).to(dtype), vectors(1, 2, 10, 4).to(dtype)
-    found = xl.widen(q, k, pos, pos)
+    q, plan, scale = xl.query(q, pos), Plan(pos), 4**-0.5
+    found = xl.widen(q, k, plan, scale)
     assert [x.shape[-1] for x in found] == [28, 28]
     assert [x.dtype for x in found] == [dtype, dtype]
-    exact = copy.deepcopy(xl).double().widen(q.double(), k.double(), pos, pos)
+    exact = copy.deepcopy(xl).double().widen(q.double(), k.double(), plan, scale)
     for ours, theirs in zip(found, exact, strict=True):
         assert (ours.double() - theirs).abs().max() < 4 * torch.finfo(dtype).eps * theirs.abs().max()
 
 
-def test_what_cannot_be_widened_is_refused():
-    q, pos = vectors(1, 2, 3, 4), torch.arange(3)
-    with pytest.raises(ValueError, match=r"clamp is 5, .* clamp=None"):
-        make(clamp=5).widen(q, q, pos, pos)
+def test_the_scale_multiplies_contents_alone():
+    xl, pos = make(), torch.arange(6)
+    q, k, v = (vectors(2, 2, 6, 4) for _ in range(3))
+    wide = xl.widen(xl.query(q, pos), k, Plan(pos), 0.3)
+    found = scaled_dot_product_attention(*wide, v, scale=0.3, is_causal=True)
+    close(found, attend(xl.query(q, pos), k, v, xl, pos, scale=0.3, backend="dense"))
+
+
+def test_what_cannot_be_widened():
+    q, plan = vectors(1, 2, 3, 4), Plan(torch.arange(3))
+    assert make(clamp=5).widen(q, q, plan, 0.5) is None  # a clamped distance is no product of two rotations
     with pytest.raises(ValueError, match="heads=2 and head_dim=4"):
-        make().widen(q[:, :1], q, pos, pos)
-    with pytest.raises(ValueError, match="kpos holds 2 positions for 3"):
-        make().widen(q, q, pos, pos[:2])
-    with pytest.raises(ValueError, match="qpos holds 2 positions for 3"):
-        make().widen(q, q, pos[:2], pos)
+        make().widen(q[:, :1], q, plan, 0.5)
 
 
 # Gradients, precision, life

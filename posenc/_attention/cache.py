@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from posenc._attention.encoding import Encoding
+from posenc._attention.plan import Positions, Span, check_window, known
 from posenc._require import require_positions
 
 AXES = (2, 2, -1)  # where tokens lie in k, v and pos
@@ -34,7 +35,7 @@ class KVCache:
     """
 
     def __init__(self, window: int | None = None, sinks: int = 0) -> None:
-        _check_window(window, sinks)
+        check_window(window, sinks)
         self.window, self.sinks = window, sinks
         self.padded = False
         """Whether padding was among the tokens; then position -1 is padding, and others are 0 or more."""
@@ -42,9 +43,18 @@ class KVCache:
         """How many tokens before the sinks are held as well, since they are padding in some sequence."""
         self.seen = 0
         """How many tokens have come, also those that were dropped."""
-        self._store: list[Tensor] = []  # k, v and pos, with room for more tokens than have come
-        self._head = self._tail = self._end = 0  # in use are [0, head) and [tail, end), head <= tail
-        self.known: object | None = ()  # caches with the same object hold the same positions; None is unknown
+        self._store: list[
+            Tensor
+        ] = []  # k, v and pos, with room for more tokens than have come
+        self._head = self._tail = self._end = (
+            0  # in use are [0, head) and [tail, end), head <= tail
+        )
+        self._first: int | None = (
+            None  # the first position, if those that are held are known to follow one another
+        )
+        self.known: (
+            object | None
+        ) = ()  # caches with the same object hold the same positions; None is unknown
 
     def __len__(self) -> int:
         """How many tokens are held."""
@@ -55,8 +65,13 @@ class KVCache:
         """The positions that are held, (L,) or (B, L)."""
         return self._held(2) if self._store else torch.arange(0)
 
+    @property
+    def span(self) -> Span | None:
+        """The positions that are held, if they are known to follow one another; then no device is asked for them."""
+        return None if self._first is None else Span(self._first, len(self))
+
     def extend(
-        self, k: Tensor, v: Tensor, pos: Tensor, encoding: Encoding | None = None, *,
+        self, k: Tensor, v: Tensor, pos: Positions, encoding: Encoding | None = None, *,
         padding_mask: Tensor | None = None,
     ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
         """Adds tokens, and returns the keys, values and positions that the first of them may see.
@@ -67,7 +82,7 @@ class KVCache:
         Args:
             k: (B, H, L, d); as projected if `encoding` is given.
             v: (B, H, L, d_v).
-            pos: (L,) or (B, L).
+            pos: (L,) or (B, L), or a `Span`.
             encoding: its `key` turns k once, before k is stored. If `encoding.raw_keys`, k is stored as projected,
                 and all keys are turned at each step.
             padding_mask: bool (B, L), True for real tokens. Padding is held at position -1.
@@ -78,17 +93,41 @@ class KVCache:
         Raises:
             ValueError: if gradients are wanted, or if anything but the length differs from before.
         """
+        span = known(pos)
+        if isinstance(pos, Span):
+            pos = pos.tensor(k.device)
+        if encoding is not None and not encoding.raw_keys:
+            places = pos if padding_mask is None else pos.where(padding_mask, -1)
+            k = encoding.key(
+                k,
+                places.clamp(min=0)
+                if self.padded or padding_mask is not None
+                else places,
+            )
+        k, v, pos = self.add(k, v, pos, span, padding_mask)
+        if encoding is not None and encoding.raw_keys:
+            k = encoding.key(k, pos.clamp(min=0) if self.padded else pos)
+        return k, v, pos
+
+    def add(
+        self,
+        k: Tensor,
+        v: Tensor,
+        pos: Tensor,
+        span: Positions,
+        padding_mask: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """The same for keys that need no turning, with what is known of their positions."""
         if padding_mask is not None:
             pos, self.padded = pos.where(padding_mask, -1), True
-            if self.window is not None:
-                self._hold_padding(pos, self.window)
-        if encoding is not None and not encoding.raw_keys:
-            k = encoding.key(k, self._places(pos))
+            self.padding = self._padding_with(pos)
         _check_extension(k, v, pos, self._store)
         if not self._store:
             self._store = [k[:, :, :0], v[:, :, :0], pos[..., :0]]
         if k.shape[2]:
-            self._evict()
+            ahead = self.ahead(pos if self.padded else span)
+            self._first = ahead.start if isinstance(ahead, Span) else None
+            self._head, self._tail = self._kept(self.padding)
         if self._end + k.shape[2] > self._store[2].shape[-1]:
             self._move(room=k.shape[2])
         start, self._end = self._end, self._end + k.shape[2]
@@ -97,9 +136,39 @@ class KVCache:
         self.seen += k.shape[2]
         self._changed()
         k, v, pos = (self._held(n) for n in range(3))
-        if encoding is not None and encoding.raw_keys:
-            k = encoding.key(k, self._places(pos))
         return k, v, pos
+
+    def ahead(self, pos: Positions, padding_mask: Tensor | None = None) -> Positions:
+        """The positions that will be held when tokens at pos are added, without adding them; padding is at -1.
+
+        Args:
+            pos: (L,) or (B, L) with padding at -1, or a `Span`.
+            padding_mask: whether there is padding among them.
+        """
+        length = pos.length if isinstance(pos, Span) else pos.shape[-1]
+        if not len(self):
+            return pos
+        padding = (
+            self.padding
+            if padding_mask is None or isinstance(pos, Span)
+            else self._padding_with(pos)
+        )
+        head, tail = self._kept(padding) if length else (self._head, self._tail)
+        dropped = tail - head - (self._tail - self._head)
+        span = self.span
+        follows = (
+            isinstance(pos, Span)
+            and span is not None
+            and (not length or pos.start == span.end)
+        )
+        if follows and span is not None and (head == 0 or not dropped):
+            return Span(span.start + dropped, span.length - dropped + length)
+        if isinstance(pos, Span):
+            pos = pos.tensor(self._store[2].device).to(self._store[2].dtype)
+        store = self._store[2]
+        parts = store[..., :head], store[..., tail : self._end], pos
+        batch = torch.broadcast_shapes(store.shape[:-1], pos.shape[:-1])
+        return torch.cat([part.expand(*batch, -1) for part in parts], -1)
 
     def keep(self, index: Tensor) -> None:
         """Drops all tokens but those at `index`. The others keep their positions, and a window goes on with them.
@@ -121,40 +190,43 @@ class KVCache:
                 self._store[n] = held.expand(index.shape[0], -1).gather(1, index)
             else:
                 self._store[n] = held.index_select(axis, index)
-        self._head, self._tail, self._end = 0, 0, index.shape[-1]
+        self._head, self._tail, self._end, self._first = 0, 0, index.shape[-1], None
         self._changed()
-
-    def _layout(self) -> tuple[object, ...]:
-        """What decides which tokens are dropped next."""
-        return (self.window, self.sinks, self.padded, self.padding, self._head, self._tail, self._end)
 
     def _changed(self) -> None:
         """What is held is new. A compiler would make a program for each such object, so it gets none."""
         self.known = None if torch.compiler.is_compiling() else object()
 
-    def _places(self, pos: Tensor) -> Tensor:
-        """Positions that an encoding can look up: padding is not attended to, so any place serves."""
-        return pos.clamp(min=0) if self.padded else pos
+    def _padding_with(self, pos: Tensor) -> int:
+        """How many tokens before the sinks are held as well: sinks are the first real tokens.
 
-    def _hold_padding(self, pos: Tensor, window: int) -> None:
-        """Sinks are the first real tokens, so padding before them is held as well; after them it has no place."""
+        After real tokens padding has no place, where only the last tokens are kept.
+        """
+        if self.window is None:
+            return self.padding
         if len(self):
             pos = torch.cat((self.positions.expand(len(pos), -1), pos), -1)
         if bool(((pos[:, 1:] < 0) & (pos[:, :-1] >= 0)).any()):
             raise ValueError(
-                f"padding follows real tokens, and the cache keeps the {window} that came last: pad on the left, or "
-                f"use window=None"
+                f"padding follows real tokens, and the cache keeps the {self.window} that came last: pad on the left, "
+                f"or use window=None"
             )
-        if self.sinks and self._head == self._tail and pos.numel():  # nothing was dropped yet
-            self.padding = int((pos < 0).sum(-1).max())
+        if (
+            self.sinks and self._head == self._tail and pos.numel()
+        ):  # nothing was dropped yet
+            return int((pos < 0).sum(-1).max())
+        return self.padding
 
-    def _evict(self) -> None:
-        """Leaves the sinks and the window - 1 latest tokens, which the next token may see beside itself."""
-        if self.window is not None and self._end - self._tail >= self.window:
-            tail = self._end - self.window + 1
-            if self._head == self._tail:  # nothing was dropped since the last move: sinks may still grow
-                self._head = min(self.sinks + self.padding, tail)
-            self._tail = tail
+    def _kept(self, padding: int) -> tuple[int, int]:
+        """Where head and tail will be: the sinks and the window - 1 latest stay, which the next token may see."""
+        if self.window is None or self._end - self._tail < self.window:
+            return self._head, self._tail
+        tail = self._end - self.window + 1
+        if (
+            self._head == self._tail
+        ):  # nothing was dropped since the last move: sinks may still grow
+            return min(self.sinks + padding, tail), tail
+        return self._head, tail
 
     def _move(self, room: int) -> None:
         """To new memory, without what was dropped; what was returned before stays as it is."""
@@ -176,63 +248,6 @@ class KVCache:
         return torch.cat((store.narrow(axis, 0, self._head), latest), axis)
 
 
-def same_tokens(one: KVCache, other: KVCache) -> bool:
-    """Whether two caches hold tokens at the same positions and will drop the same, so that layers may share masks.
-
-    Numbers are looked at once, and not at all where both caches have got the same tokens all along.
-    """
-    if one.known is not None and one.known is other.known:
-        return True
-    if one._layout() != other._layout() or not equal(one.positions, other.positions):
-        return False
-    one.known = other.known = other.known or object()
-    return True
-
-
-def equal(one: Tensor, other: Tensor) -> bool:
-    """Whether two tensors hold the same numbers, in one shape and dtype, on one device, which has to be waited for."""
-    if (one.shape, one.dtype, one.device) != (other.shape, other.dtype, other.device):
-        return False
-    return torch.equal(one, other)
-
-
-def sliding_window(qpos: Tensor, kpos: Tensor, window: int, sinks: int = 0) -> Tensor:
-    """The mask of a window: a query sees keys less than `window` positions away, and the first `sinks`.
-
-    Args:
-        qpos: (Lq,) or (B, Lq).
-        kpos: (Lk,) or (B, Lk).
-        window: in positions, 1 or more. With causality a query sees `window` keys, itself included.
-        sinks: keys at positions below this stay in sight (0).
-
-    Returns:
-        The `mask` of `attention`, bool, (Lq, Lk), or (B, 1, Lq, Lk) if positions are batched.
-
-    Raises:
-        ValueError: if window is below 1, or sinks below 0.
-
-    Example:
-        >>> from posenc import sliding_window
-        >>> sliding_window(torch.arange(4), torch.arange(4), 2).tril().int()
-        tensor([[1, 0, 0, 0],
-                [1, 1, 0, 0],
-                [0, 1, 1, 0],
-                [0, 0, 1, 1]], dtype=torch.int32)
-    """
-    _check_window(window, sinks)
-    near = (qpos[..., :, None] - kpos[..., None, :]).abs() < window  # (…, Lq, Lk)
-    near = near | (kpos < sinks)[..., None, :]
-    return near if near.ndim == 2 else near[:, None]
-
-
-def _check_window(value: int | None, sinks: int) -> None:
-    """A window holds at least the token itself."""
-    if value is not None and value < 1:
-        raise ValueError(f"window is {value}, but a token sees itself: use 1 or more, or None for all tokens")
-    if sinks < 0:
-        raise ValueError(f"sinks is {sinks}: use the number of first tokens to keep, 0 for none")
-
-
 def _check_extension(k: Tensor, v: Tensor, pos: Tensor, store: list[Tensor]) -> None:
     """New keys and values fit those that the cache holds, and want no gradient."""
     if torch.is_grad_enabled() and (k.requires_grad or v.requires_grad):
@@ -248,7 +263,10 @@ def _check_extension(k: Tensor, v: Tensor, pos: Tensor, store: list[Tensor]) -> 
     require_positions(pos, k)
     for name, new, old in zip(("k", "v", "pos"), (k, v, pos), store, strict=False):
         axis = 2 if name != "pos" else -1
-        fits = new.ndim == old.ndim and new.narrow(axis, 0, 0).shape == old.narrow(axis, 0, 0).shape
+        fits = (
+            new.ndim == old.ndim
+            and new.narrow(axis, 0, 0).shape == old.narrow(axis, 0, 0).shape
+        )
         if not fits or new.dtype != old.dtype or new.device != old.device:
             raise ValueError(
                 f"{name} is {tuple(new.shape)}, {new.dtype} on {new.device}, and the cache holds {tuple(old.shape)}, "
@@ -259,8 +277,14 @@ def _check_extension(k: Tensor, v: Tensor, pos: Tensor, store: list[Tensor]) -> 
 def _check_index(index: Tensor, store: list[Tensor], length: int) -> None:
     """Tokens to keep are among those that the cache holds."""
     if not store:
-        raise ValueError("the cache is empty, so there is nothing to keep: extend it first")
-    if index.dtype != torch.int64 or index.ndim not in (1, 2) or (index.ndim == 2 and len(index) != len(store[0])):
+        raise ValueError(
+            "the cache is empty, so there is nothing to keep: extend it first"
+        )
+    if (
+        index.dtype != torch.int64
+        or index.ndim not in (1, 2)
+        or (index.ndim == 2 and len(index) != len(store[0]))
+    ):
         raise ValueError(
             f"index is {tuple(index.shape)}, {index.dtype}: use whole numbers, (n,) for all sequences or "
             f"(B, n) = ({len(store[0])}, n), such as mask.nonzero()[:, 0]"

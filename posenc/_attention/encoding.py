@@ -4,14 +4,28 @@ z_i = Σ_j softmax_j( f(q_i, i) · g(k_j, j) / √d + b_ij ) (v_j + r_ij), after
 """
 
 from collections.abc import Callable
-from typing import Any, Self
+from functools import reduce
+from inspect import signature
+from typing import Any, NamedTuple, Self
 
 import torch
 from torch import Tensor, nn
 
+from posenc._attention.plan import Plan, Positions
 from posenc._require import kind
 
 DOORS = ("embed", "query", "key", "score_bias", "rescale", "mix")
+
+
+class Split(NamedTuple):
+    """A bias that tells offsets apart up to a reach, and is the same for all beyond it, on either side."""
+
+    reach: int
+    """R: offsets are clipped to -R and R."""
+    bias: Tensor
+    """(B or 1, H, Lq or 1, 2R + 1): b_ij is number clip(j - i, -R, R) + R of query i."""
+    values: Tensor | None = None
+    """(H or 1, 2R + 1, d_v), r_ij by the same number; none unless given."""
 
 
 class Encoding(nn.Module):
@@ -41,6 +55,51 @@ class Encoding(nn.Module):
 
     raw_keys: bool = False
     """Whether `key` depends on more than a key's own position, so that a cache keeps keys as projected."""
+
+    takes_waves: bool = False
+    """Whether `query` and `key` take `waves=`, which a class says by defining them so."""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        cls.takes_waves = all(
+            "waves" in signature(door).parameters for door in (cls.query, cls.key)
+        )
+
+    def widen(
+        self, q: Tensor, k: Tensor, plan: Plan, scale: float
+    ) -> tuple[Tensor, Tensor] | None:
+        """Queries and keys with further channels, whose product q'·k' · scale is the score with its bias.
+
+        A scheme with such a form is served by every fused kernel, without a matrix of biases. What is the same for
+        all keys of a query may be left out, since the softmax ignores it.
+
+        Args:
+            q: (B, H, Lq, d), after `query`.
+            k: (B, Hk, Lk, d), after `key`.
+            plan: Where they lie.
+            scale: Multiplies the product.
+
+        Returns:
+            q' (B, H, Lq, d') and k' (B, Hk, Lk, d'), in the dtypes of q and k; None if there is no such form.
+        """
+        return None
+
+    def split(self, q: Tensor, plan: Plan) -> Split | None:
+        """The bias as a table of near offsets, with one number for all beyond them; None if it has no such form.
+
+        Args:
+            q: (B, H, Lq, d), after `query`.
+            plan: Where queries and keys lie.
+        """
+        return None
+
+    def waves(self, pos: Tensor, dtype: torch.dtype) -> Any:
+        """What `query` and `key` take as `waves=`: whatever depends on positions alone, such as sines and cosines."""
+        return None
+
+    def waves_state(self) -> tuple[Any, ...] | None:
+        """What a table depends on besides positions; None if a table must not outlive one call."""
+        return None
 
     def embed(self, x: Tensor, pos: Tensor) -> Tensor:
         """x_i ← x_i + p_i, before the first layer.
@@ -78,6 +137,141 @@ class Encoding(nn.Module):
         """
         return k
 
+    def bias(
+        self, qpos: Positions, kpos: Positions | None = None, *, q: Tensor | None = None, k: Tensor | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> Tensor:  # fmt: skip
+        """b_ij of all pairs: the `attn_mask` of torch's scaled_dot_product_attention, but for causality.
+
+        Args:
+            qpos: (Lq,) or (B, Lq), or a `Span`.
+            kpos: (Lk,) or (B, Lk), or a `Span`. Default: the queries'.
+            q: (B, H, Lq, d), after `query`; needed if the bias depends on contents, as Shaw's does.
+            k: (B, H, Lk, d), after `key`. Default: q, if they are as many.
+            dtype: Of the result. Default: q's, or float32.
+
+        Returns:
+            (1 or B, H, Lq, Lk).
+
+        Raises:
+            ValueError: If the encoding adds nothing to scores, or if q is needed.
+
+        Example:
+            >>> from posenc import ALiBi, Span
+            >>> from torch.nn.functional import scaled_dot_product_attention
+            >>> q, k, v = torch.randn(3, 2, 8, 5, 64)
+            >>> bias = ALiBi(8).bias(Span(0, 5))
+            >>> past = torch.ones(5, 5, dtype=torch.bool).tril()
+            >>> z = scaled_dot_product_attention(q, k, v, attn_mask=bias.where(past, -torch.inf))
+        """
+        q, k, qpos, kpos, given = self._stand_ins(qpos, kpos, q, k)
+        if self.score_bias is None:
+            raise ValueError(
+                f"{type(self).__name__} adds nothing to scores: it enters by {', '.join(self.doors) or 'no door'}"
+            )
+        found = self.score_bias(q, k, qpos, kpos)
+        found = (
+            found
+            if isinstance(found, Tensor)
+            else torch.as_tensor(found(*pair_index(q, k)), device=q.device)
+        )
+        if not given and bool(found.isnan().any()):
+            raise ValueError(_content(self))
+        found = found.to(dtype or (q.dtype if given else torch.float32))
+        return found.expand(
+            *torch.broadcast_shapes(found.shape, (1, *q.shape[1:3], k.shape[2]))
+        )
+
+    def score_mod(
+        self,
+        qpos: Positions,
+        kpos: Positions | None = None,
+        *,
+        q: Tensor | None = None,
+        k: Tensor | None = None,
+    ) -> Callable[..., Tensor]:
+        """The `score_mod` of torch's flex_attention: the bias is added, and the score is rescaled.
+
+        Args:
+            qpos: (Lq,) or (B, Lq), or a `Span`.
+            kpos: (Lk,) or (B, Lk), or a `Span`. Default: the queries'.
+            q: (B, H, Lq, d), after `query`; needed if the bias depends on contents, as Shaw's does.
+            k: (B, H, Lk, d), after `key`. Default: q, if they are as many.
+
+        Raises:
+            ValueError: If q is needed.
+
+        Example:
+            >>> from posenc import ALiBi, Span
+            >>> from torch.nn.attention.flex_attention import flex_attention
+            >>> mod = ALiBi(8).score_mod(Span(0, 2048))
+            >>> q, k, v = torch.randn(3, 2, 8, 2048, 64)
+            >>> z = torch.compile(flex_attention)(q, k, v, score_mod=mod)  # doctest: +SKIP
+            >>> mod(torch.zeros(()), *torch.tensor([1, 0, 9, 7]))  # text 1, head 0, query 9 and key 7
+            tensor(-1.)
+        """
+        q, k, qpos, kpos, given = self._stand_ins(qpos, kpos, q, k)
+        bias = None if self.score_bias is None else self.score_bias(q, k, qpos, kpos)
+        if isinstance(bias, Tensor):
+            bias = bias.expand(*q.shape[:3], k.shape[2])
+        rescale = None if self.rescale is None else self.rescale(qpos, kpos)
+        if not given and bias is not None and min(q.shape[2], k.shape[2]) > 0:
+            zero = torch.zeros((), dtype=torch.int64, device=q.device)
+            first = (
+                bias[0, 0, 0, 0]
+                if isinstance(bias, Tensor)
+                else bias(zero, zero, zero, zero)
+            )
+            if bool(torch.as_tensor(first).isnan()):
+                raise ValueError(_content(self))
+        inner = score_function(bias, rescale)
+        if given or len(qpos) > 1:
+            return inner
+        return lambda score, b, h, i, j: inner(
+            score, 0 * b, h, i, j
+        )  # one row of positions, whatever the batch
+
+    def _stand_ins(
+        self,
+        qpos: Positions,
+        kpos: Positions | None,
+        q: Tensor | None,
+        k: Tensor | None,
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor, bool]:
+        """Queries, keys and positions as the doors get them. What was not given is NaN, so that its use is noticed."""
+        plan = Plan(qpos, kpos)
+        given = q is not None
+        state = [*self.parameters(), *self.buffers()]
+        device = q.device if q is not None else state[0].device if state else None
+        places = [
+            pos if pos.dtype.is_signed else pos.long()
+            for pos in (plan.qpos(device), plan.kpos(device))
+        ]
+        batch = max(pos.shape[0] if pos.ndim == 2 else 1 for pos in places)
+        if q is None:
+            shape = (
+                batch,
+                getattr(self, "heads", None) or 1,
+                places[0].shape[-1],
+                getattr(self, "head_dim", None) or 1,
+            )
+            wide = reduce(torch.promote_types, (x.dtype for x in state), torch.float32)
+            q = torch.full(shape, torch.nan, dtype=wide, device=device)
+        if k is None:
+            keys = places[1].shape[-1]
+            k = (
+                q
+                if q.shape[2] == keys
+                else q.new_full((*q.shape[:2], keys, q.shape[3]), torch.nan)
+            )
+        return (
+            q,
+            k,
+            places[0].expand(q.shape[0], -1),
+            places[1].expand(q.shape[0], -1),
+            given,
+        )
+
     @property
     def doors(self) -> tuple[str, ...]:
         """The names of the doors that this encoding opens, read from the object itself."""
@@ -92,12 +286,38 @@ class Encoding(nn.Module):
         super()._apply(fn, recurse)
         for name, value in before.items():
             device = getattr(self, name).device
-            lost = value.is_meta and device.type != "meta"  # there is memory now, and no value
-            moved = torch.full_like(value, torch.nan, device=device) if lost else value.to(device)
+            lost = (
+                value.is_meta and device.type != "meta"
+            )  # there is memory now, and no value
+            moved = (
+                torch.full_like(value, torch.nan, device=device)
+                if lost
+                else value.to(device)
+            )
             setattr(self, name, moved)
         if any(value.is_meta for value in before.values()):
             self.reset_parameters()
         return self
+
+
+def score_function(bias: Any, rescale: Any) -> Callable[..., Tensor]:
+    """What flex_attention does with each score."""
+
+    def score_mod(score: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+        if bias is not None:
+            score = score + (
+                bias[b, h, i, j] if isinstance(bias, Tensor) else bias(b, h, i, j)
+            )
+        return score if rescale is None else rescale(score, b, h, i, j)
+
+    return score_mod
+
+
+def pair_index(q: Tensor, k: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """b, h, i and j, which broadcast to (B, H, Lq, Lk)."""
+    b, h, i = (torch.arange(n, device=q.device) for n in q.shape[:3])
+    j = torch.arange(k.shape[2], device=q.device)
+    return b[:, None, None, None], h[:, None, None], i[:, None], j
 
 
 def alike(qpos: Tensor, kpos: Tensor) -> bool:
@@ -134,6 +354,13 @@ def require_encoding(value: Any) -> None:
 def opens(encoding: Encoding, name: str) -> bool:
     """Whether an encoding opens a door, which it may do in its class or as an object."""
     return _door(encoding, name) is not _door(Encoding, name)
+
+
+def _content(encoding: Encoding) -> str:
+    return (
+        f"the bias of {type(encoding).__name__} depends on queries: pass q=encoding.query(q, pos), and k= if there are "
+        f"other keys"
+    )
 
 
 def _door(owner: Any, name: str) -> Any:

@@ -9,8 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from posenc._attention.call import attend, attention_scores
+from posenc._attention.call import attend
 from posenc._attention.encoding import Encoding
+from posenc._attention.scores import attention_scores
 
 FURTHEST = 1_000_000  # the last position that is tried
 

@@ -19,9 +19,9 @@ class Counted(RoPE):
 
     keys = 0
 
-    def key(self, k: Tensor, pos: Tensor) -> Tensor:
+    def key(self, k: Tensor, pos: Tensor, waves: Any = None) -> Tensor:
         self.keys += k.shape[2]
-        return super().key(k, pos)
+        return super().key(k, pos, waves)
 
 
 def _decoded(decode: Attempt, encoding: Encoding, chunks: list[int]) -> None:

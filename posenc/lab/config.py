@@ -190,6 +190,7 @@ class Run:
         """
         settings, budget, length = self.settings, self.budget, self.window
         longest = 16 * budget.length if isinstance(budget, Task) else self.length  # rows of a learned table
+        options: dict[str, Any] = {"length": longest, "backend": "dense"} | changes
         with torch.random.fork_rng():
             torch.manual_seed(self.seed)
             model = Transformer(
@@ -201,7 +202,7 @@ class Run:
                 every_layer=settings.every_layer,
                 shared=settings.shared,
                 causal=settings.objective != "masked",
-                **{"length": longest} | changes,
+                **options,
             )
         for encoding in model.encodings:
             for name in settings.zeroed:

@@ -8,7 +8,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from posenc._attention.call import BACKENDS
+from posenc._attention.kernels import BACKENDS
 from posenc.lab.config import Run
 from posenc.lab.corpus import Corpus
 from posenc.lab.evaluation import throughput

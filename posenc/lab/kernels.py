@@ -19,10 +19,12 @@ from torch import Tensor
 from torch.utils.benchmark import Timer
 from tqdm import tqdm
 
-from posenc._attention import call as module
+from posenc._attention import kernels as module
 from posenc._attention.cache import KVCache
-from posenc._attention.call import BACKENDS, Backend, Masks, attention
+from posenc._attention.call import attention
 from posenc._attention.encoding import Encoding
+from posenc._attention.kernels import BACKENDS, Backend
+from posenc._attention.plan import Plan, Span
 from posenc.lab.results import Result, provenance, put
 from posenc.pictures.table import Table
 from posenc.schemes.registry import ENCODINGS
@@ -76,7 +78,7 @@ def kernels(
         encoding = ENCODINGS[scheme](model_dim=width, heads=heads, head_dim=d, length=length).to(device)
         row: dict[str, Any] = {"scheme": scheme, "kernel": kernel, "d": d, "length": length, "batch": count}
         shape = (3, count, heads, length, d)
-        attend = _attend(encoding, kernel, length, device)
+        attend = _attend(encoding, kernel, length)
         learned = [parameter for parameter in encoding.parameters() if parameter.requires_grad]
         calls: dict[str, Callable[[], Callable[[], Any]]] = {
             "forward": partial(_forward, attend, shape, device, dtype),
@@ -180,10 +182,9 @@ def _timed(calls: dict[str, Callable[[], Callable[[], Any]]], seconds: float, de
     return times
 
 
-def _attend(encoding: Encoding, kernel: Backend, length: int, device: str) -> Callable[..., Any]:
-    pos = torch.arange(length, device=device)
-    masks = Masks()
-    return lambda q, k, v: attention(q, k, v, encoding, pos, backend=kernel, masks=masks, embedded=True)
+def _attend(encoding: Encoding, kernel: Backend, length: int) -> Callable[..., Any]:
+    plan = Plan(Span(0, length))
+    return lambda q, k, v: attention(q, k, v, encoding, plan, backend=kernel, embedded=True)
 
 
 def _forward(attend: Callable[..., Any], shape: tuple[int, ...], device: str, dtype: torch.dtype) -> Callable[[], Any]:
@@ -218,13 +219,13 @@ def _step(
     prompt = torch.randn((*shape[:-2], length - 1, shape[-1]), device=device, dtype=dtype)
     q, k, v = torch.randn((*shape[:-2], 1, shape[-1]), device=device, dtype=dtype)
     with torch.no_grad():
-        cache.extend(prompt[1], prompt[2], torch.arange(length - 1, device=device), encoding)
+        cache.extend(prompt[1], prompt[2], Span(0, length - 1), encoding)
     del prompt
 
     def call() -> Any:
-        pos = torch.tensor([cache.seen], device=device)
         with torch.no_grad():
-            return attention(q, k, v, encoding, pos, backend=kernel, cache=cache, embedded=True)
+            here = Span(cache.seen, 1)
+            return attention(q, k, v, encoding, here, backend=kernel, cache=cache, embedded=True)
 
     call()
     return call

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from posenc._attention.encoding import Encoding, alike
+from posenc._attention.plan import Plan
 from posenc._require import require_heads, require_same_heads
 
 
@@ -148,6 +149,39 @@ class ALiBi(Encoding):
 
         return f
 
+    def widen(
+        self, q: Tensor, k: Tensor, plan: Plan, scale: float
+    ) -> tuple[Tensor, Tensor] | None:  # fmt: skip
+        """-m (i - j) = m·j - m·i, and softmax ignores m·i: m·j is a product of channels.
+
+        Sixteen bits hold neither a slope nor a position exactly. A slope is then a sum
+        of three numbers, and a position of two or three digits to base 256, and each
+        pair of them takes a channel. In float32 one channel is enough: the product is
+        rounded at the size of the slope times the length.
+        """
+        if self.symmetric:
+            return None
+        require_same_heads(self, self.heads, q)
+        pos = plan.kpos(k.device)
+        back = pos - pos.amax(-1, keepdim=True)  # near keys have small numbers, about
+        half = k.dtype.itemsize == 2
+        digits = _digits(back, plan, k.dtype) if half else {1.0: back}
+        if not digits:
+            return None
+        slope = self.slope.to(torch.promote_types(q.dtype, torch.float32)) / scale
+        parts = []
+        for _ in range(3 if half else 1):  # what is left is rounded next
+            parts.append(slope.to(q.dtype))
+            slope = slope - parts[-1]
+        room = -(q.shape[-1] + len(parts) * len(digits)) % 8  # kernels want eights
+        ours = [part * base for part in parts for base in digits]  # (H,) each
+        theirs = [digit for _ in parts for digit in digits.values()]  # (L,) or (B, L)
+        rates = torch.stack(ours, -1)[:, None].expand(*q.shape[:3], -1)
+        places = torch.stack(theirs, -1).to(k.dtype).unsqueeze(-3)
+        places = places.expand(*k.shape[:3], -1)
+        q = torch.cat((q, rates, q.new_zeros(*q.shape[:3], room)), -1)
+        return q, torch.cat((k, places, k.new_zeros(*k.shape[:3], room)), -1)
+
     def reset_parameters(self) -> None:
         """Restores `alibi_slopes`; slopes that were given stay as they are."""
         if not self.given:
@@ -158,6 +192,19 @@ class ALiBi(Encoding):
         given = f", slopes=given({self.heads},)" if self.given else ""
         kind = f"symmetric={self.symmetric}, learned={self.learned}"
         return f"heads={self.heads}, {kind}{given}"
+
+
+def _digits(back: Tensor, plan: Plan, dtype: torch.dtype) -> dict[float, Tensor]:
+    """Positions by the base of each digit: bfloat16 holds whole numbers up to 256."""
+    if back.is_floating_point():
+        return {}
+    low, rest = back % 256, back.div(256, rounding_mode="floor")
+    if plan.spans is not None and plan.spans[1].length <= 2**16:
+        return {1.0: low, 256.0: rest}
+    if dtype == torch.float16:  # 65 536 is not among its numbers
+        return {}
+    high = rest.div(256, rounding_mode="floor")
+    return {1.0: low, 256.0: rest % 256, 65_536.0: high}
 
 
 # Checks of input

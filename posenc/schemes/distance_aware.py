@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
-from posenc._attention.call import allowed_pairs, attention_scores, batched, check_mask
 from posenc._attention.encoding import Encoding, NoPE, alike
+from posenc._attention.scores import attention_scores, planned
 from posenc._require import require_heads
 
 
@@ -145,9 +145,9 @@ def dead_rows(
         >>> dead_rows(-k, k, torch.arange(2), torch.arange(2))
         tensor([[[ True, False]]])
     """
-    score = attention_scores(q, k, NoPE(), qpos, kpos)  # (B, H, Lq, Lk)
-    check_mask(mask, q, k)
-    allowed = allowed_pairs(*batched(q, qpos, kpos), causal, mask)
+    plan = planned(q, k, qpos, kpos, causal=causal, mask=mask)
+    score = attention_scores(q, k, NoPE(), plan)  # (B, H, Lq, Lk)
+    allowed = plan.allowed()
     if allowed is None:
         return (score <= 0).all(-1)
     return ((score <= 0) | ~allowed).all(-1) & allowed.any(-1)

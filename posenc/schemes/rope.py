@@ -19,6 +19,8 @@ from posenc.schemes.layout import Layout
 from posenc.schemes.rope_config import rope_arguments
 from posenc.schemes.sinusoidal import frequencies
 
+Waves = tuple[Tensor, Tensor]
+
 
 def rotate(
     x: Tensor,
@@ -59,10 +61,14 @@ def rotate(
         Su et al. (2021), section 3.2.2.
     """
     _check_rotation(x, pos, freq, layout, scale)
-    angle = pos.to(freq.dtype)[..., None] * freq[..., None, :]  # (L or B, L, d/2)
+    angle = _angles(pos, freq)  # (L or B, L, d/2)
     if isinstance(scale, Tensor):
         scale = _insert_heads(scale, x)
     return rotate_by(x, _insert_heads(angle, x), layout=layout, scale=scale)
+
+
+def _angles(pos: Tensor, freq: Tensor) -> Tensor:
+    return pos.to(freq.dtype)[..., None] * freq[..., None, :]
 
 
 def _insert_heads(y: Tensor, x: Tensor) -> Tensor:
@@ -96,10 +102,18 @@ def rotate_by(
         tensor([0.5403, 0.8415])
     """
     wide = torch.promote_types(x.dtype, torch.float32)
-    angle = angle.to(torch.promote_types(angle.dtype, wide))
-    cos, sin = (scale * angle.cos()).to(wide), (scale * angle.sin()).to(wide)
+    return _rotate_with(x, *_waves(angle, wide, scale), layout)
+
+
+def _waves(angle: Tensor, dtype: torch.dtype, scale: float | Tensor = 1.0) -> Waves:
+    """Cosines and sines, times `scale`; the angles keep their precision."""
+    angle = angle.to(torch.promote_types(angle.dtype, dtype))
+    return (scale * angle.cos()).to(dtype), (scale * angle.sin()).to(dtype)
+
+
+def _rotate_with(x: Tensor, cos: Tensor, sin: Tensor, layout: Layout) -> Tensor:
     by = rotate_pairs if torch.compiler.is_compiling() else _rotate_eagerly
-    return by(x.to(wide), cos, sin, layout).to(x.dtype)
+    return by(x.to(cos.dtype), cos, sin, layout).to(x.dtype)
 
 
 def rotate_pairs(x: Tensor, cos: Tensor, sin: Tensor, layout: Layout) -> Tensor:
@@ -236,22 +250,50 @@ class RoPE(Encoding):
         """
         return cls(**rope_arguments(config, layer_type, layer, layout), device=device)
 
-    def query(self, q: Tensor, pos: Tensor) -> Tensor:
-        """q (B, H, L, d), pos (L,) or (B, L) -> the rotated queries, like q."""
-        return self._rotate(q, pos, self.attention_factor)
+    def query(self, q: Tensor, pos: Tensor, waves: Waves | None = None) -> Tensor:
+        """q (B, H, L, d), pos (L,) or (B, L) -> the rotated queries, like q.
 
-    def key(self, k: Tensor, pos: Tensor) -> Tensor:
+        Calls with the same positions may share `waves(pos)`.
+        """
+        return self._rotate(q, pos, self.attention_factor, waves)
+
+    def key(self, k: Tensor, pos: Tensor, waves: Waves | None = None) -> Tensor:
         """k (B, H, L, d), pos (L,) or (B, L) -> the rotated keys, like k."""
-        return self._rotate(k, pos, self.attention_factor)
+        return self._rotate(k, pos, self.attention_factor, waves)
 
-    def _rotate(self, x: Tensor, pos: Tensor, scale: float | Tensor) -> Tensor:
-        _check_head(x, pos, self.head_dim)
+    def waves(self, pos: Tensor, dtype: torch.dtype = torch.float32) -> Waves:
+        """cos and sin of all angles: pos (L,) or (B, L) -> (L, d/2) or (B, 1, L, d/2)."""
+        angle = _angles(pos, self._frequencies(pos))
+        return _waves(angle if angle.ndim < 3 else angle[:, None], dtype)
+
+    def waves_state(self) -> tuple[Any, ...] | None:
         freq = self.freq
-        if not isinstance(freq, Tensor):
-            freq = freq(pad(pos, (1, 0)).amax(-1) + 1)  # the length; 1 without tokens
-        rotated, rest = x[..., : self.rotary_dim], x[..., self.rotary_dim :]
-        rotated = rotate(rotated, pos, freq, layout=self.layout, scale=scale)
-        return torch.cat((rotated, rest), -1) if rest.shape[-1] else rotated
+        if not isinstance(freq, Tensor) or freq.requires_grad:
+            return None  # a function may change, and a gradient flows once
+        return (freq,)
+
+    def _frequencies(self, pos: Tensor) -> Tensor:
+        if isinstance(self.freq, Tensor):
+            return self.freq
+        return self.freq(pad(pos, (1, 0)).amax(-1) + 1)  # the length; 1 without tokens
+
+    def _rotate(
+        self, x: Tensor, pos: Tensor, scale: float | Tensor, waves: Waves | None = None
+    ) -> Tensor:
+        _check_head(x, pos, self.head_dim)
+        part, rest = x[..., : self.rotary_dim], x[..., self.rotary_dim :]
+        if waves is None:
+            freq = self._frequencies(pos)
+            part = rotate(part, pos, freq, layout=self.layout, scale=scale)
+        else:
+            scale = _insert_heads(scale, x) if isinstance(scale, Tensor) else scale
+            cos, sin = (
+                waves
+                if isinstance(scale, float) and scale == 1
+                else (scale * wave for wave in waves)
+            )
+            part = _rotate_with(part, cos, sin, self.layout)
+        return torch.cat((part, rest), -1) if rest.shape[-1] else part
 
     def reset_parameters(self) -> None:
         if self.base is not None and isinstance(self.freq, Tensor):

@@ -6,8 +6,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad, scaled_dot_product_attention
 
-from posenc._attention.call import check_vectors
-from posenc._attention.encoding import Encoding, alike
+from posenc._attention.encoding import Encoding, Split, alike
+from posenc._attention.plan import Plan
+from posenc._attention.scores import check_vectors
 from posenc._require import require_positions, require_size
 
 
@@ -105,9 +106,7 @@ class Shaw(Encoding):
     ) -> Callable[..., Tensor]:  # fmt: skip
         _check_labels(self, "q", q, qpos, kpos)
         kpos = kpos.long()  # a difference of unsigned integers would not be negative
-        wide = torch.promote_types(q.dtype, torch.float32)
-        rows = self.key_table.to(wide).mT  # (d, 2k+1), or (H, d, 2k+1)
-        by_label = q.to(wide) @ rows * q.shape[-1] ** -0.5  # (B, H, Lq, 2k+1)
+        by_label = self._by_label(q)
         once = alike(qpos, kpos)
 
         def f(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
@@ -128,6 +127,17 @@ class Shaw(Encoding):
         by_label = weights.new_zeros(*weights.shape[:3], 2 * self.clip + 1)
         by_label = by_label.scatter_add(-1, label.expand_as(weights), weights)
         return weights @ v + by_label @ self.value_table.to(weights.dtype)
+
+    def split(self, q: Tensor, plan: Plan) -> Split:
+        """Beyond the clip all keys of a query have one bias, and one vector."""
+        _check_labels(self, "q", q, plan.qpos(q.device), plan.kpos(q.device))
+        return Split(self.clip, self._by_label(q), self.value_table)
+
+    def _by_label(self, q: Tensor) -> Tensor:
+        """q_i · a^K / √d for every label: (B, H, Lq, d) -> (B, H, Lq, 2k+1)."""
+        wide = torch.promote_types(q.dtype, torch.float32)
+        rows = self.key_table.to(wide).mT  # (d, 2k+1), or (H, d, 2k+1)
+        return q.to(wide) @ rows * q.shape[-1] ** -0.5
 
     def reset_parameters(self) -> None:
         """Draws the tables again: uniform, within the bound for a (2k+1, d) matrix."""

@@ -5,7 +5,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from posenc._attention.encoding import Encoding, alike
+from posenc._attention.encoding import Encoding, Split, alike
+from posenc._attention.plan import Plan
 from posenc._require import require_heads, require_same_heads
 
 
@@ -121,12 +122,7 @@ class T5Bias(Encoding):
     def score_bias(
         self, q: Tensor, k: Tensor, qpos: Tensor, kpos: Tensor
     ) -> Callable[..., Tensor]:  # fmt: skip
-        require_same_heads(self, self.heads, q)
-        reach = self.max_distance  # all offsets beyond it have the value of this one
-        offset = torch.arange(-reach, reach + 1, device=q.device)
-        bucket = t5_bucket(offset, self.buckets, reach, self.bidirectional)
-        wide = torch.promote_types(q.dtype, torch.float32)
-        value = self.table[bucket].to(wide)  # (2 · reach + 1, H)
+        value = self._by_offset(q)  # (2 · reach + 1, H)
         once = alike(qpos, kpos)
 
         def f(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
@@ -136,6 +132,17 @@ class T5Bias(Encoding):
             return value[offset + reach, h]
 
         return f
+
+    def split(self, q: Tensor, plan: Plan) -> Split:
+        """Beyond max_distance all offsets have one value, so it needs no matrix."""
+        return Split(self.max_distance, self._by_offset(q).T[None, :, None])
+
+    def _by_offset(self, q: Tensor) -> Tensor:
+        require_same_heads(self, self.heads, q)
+        reach = self.max_distance  # all offsets beyond it have the value of this one
+        offset = torch.arange(-reach, reach + 1, device=q.device)
+        bucket = t5_bucket(offset, self.buckets, reach, self.bidirectional)
+        return self.table[bucket].to(torch.promote_types(q.dtype, torch.float32))
 
     def reset_parameters(self) -> None:
         """Sets the table to zero."""

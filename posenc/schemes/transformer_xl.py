@@ -6,11 +6,11 @@ import torch
 from torch import Tensor, nn
 
 from posenc._attention.encoding import Encoding
+from posenc._attention.plan import Plan
 from posenc._require import (
     require_base,
     require_even,
     require_heads,
-    require_positions,
     require_size,
 )
 from posenc.schemes.rope import rotate
@@ -136,49 +136,51 @@ class TransformerXL(Encoding):
         back = back[:1] if kpos.stride(0) == 0 else back  # all sequences share one row
         return _meet(self._turn(w, qpos - last), back, self.base)  # (B, H, Lq, Lk)
 
-    def widen(self, q: Tensor, k: Tensor, qpos: Tensor, kpos: Tensor) -> Pair:
+    def widen(self, q: Tensor, k: Tensor, plan: Plan, scale: float) -> Pair | None:
         """Queries and keys whose plain product is the whole score.
 
-        They are for a fused kernel: q' = [q + u ; (q + v) W rotated by i] and k' = [k ;
-        R_(-j)]. Give both to `scaled_dot_product_attention` with scale=head_dim**-0.5.
-        No matrix of biases exists. A pair costs d + D multiplications instead of d, and
-        a key holds d + D channels, D of them the same for all heads. Torch's flash
-        kernel takes up to 256 channels, and as many in v; its memory-efficient kernel
-        takes more.
+        q' = [q + u ; (q + v) W rotated by i] and k' = [k ; R_(-j)]. No matrix of biases
+        exists. A pair costs d + D multiplications instead of d, and a key holds d + D
+        channels, D of them the same for all heads. Torch's flash kernel takes up to 256
+        channels, and as many in v; its memory-efficient kernel takes more.
 
         Args:
-            q: (B, H, Lq, d), as projected: without `query`.
+            q: (B, H, Lq, d), after `query`.
             k: (B, Hk, Lk, d), where Hk divides H.
-            qpos: (Lq,) or (B, Lq), integer or float.
-            kpos: (Lk,) or (B, Lk).
+            plan: Where they lie.
+            scale: Multiplies the product.
 
         Returns:
-            q', (B, H, Lq, d + D), and k', (B, Hk, Lk, d + D), in the dtypes of q and k.
-
-        Raises:
-            ValueError: If there is a clamp, or shapes do not match.
+            q', (B, H, Lq, d + D), and k', (B, Hk, Lk, d + D), in the dtypes of q and k;
+            None if there is a clamp, since a clamped distance is no product of two
+            rotations.
 
         Example:
-            >>> from posenc import attention
+            >>> from posenc import Plan, Span, attention
             >>> from torch.nn.functional import scaled_dot_product_attention
             >>> q, k, v = torch.randn(3, 1, 8, 5, 64)
-            >>> xl, pos = TransformerXL(512, heads=8, head_dim=64), torch.arange(5)
-            >>> wide = xl.widen(q, k, pos, pos)
+            >>> xl, plan = TransformerXL(512, heads=8, head_dim=64), Plan(Span(0, 5))
+            >>> wide = xl.widen(xl.query(q, plan.qpos()), k, plan, 1 / 8)
             >>> z = scaled_dot_product_attention(*wide, v, is_causal=True, scale=1 / 8)
-            >>> expected = attention(q, k, v, xl, pos)
+            >>> expected = attention(q, k, v, xl, plan)
             >>> torch.allclose(z, expected, atol=1e-5)
             True
         """
+        if self.clamp is not None:
+            return None
         _check_queries(self, q)
-        _check_widening(self, q, k, qpos, kpos)
+        qpos, kpos = plan.qpos(q.device), plan.kpos(q.device)
         wide = torch.promote_types(q.dtype, torch.float32)
         last = kpos[..., -1:]
-        turned = self._turn(self._project(q.to(wide)), qpos - last)
+        w = self._project(
+            q.to(wide) - self.u.to(wide)[:, None]
+        )  # u came with the query
+        turned = self._turn(w, qpos - last) * (self.head_dim**-0.5 / scale)
         back = (last - kpos).to(wide)
         wave = sinusoidal(back, self.model_dim, self.base, layout="half")
         wave = wave.unsqueeze(-3).expand(*k.shape[:3], -1)  # (B, Hk, Lk, D)
-        q = torch.cat((q + self.u[:, None], turned), -1).to(q.dtype)
-        return q, torch.cat((k, wave), -1).to(k.dtype)
+        q = torch.cat((q, turned.to(q.dtype)), -1)
+        return q, torch.cat((k, wave.to(k.dtype)), -1)
 
     def _project(self, q: Tensor) -> Tensor:
         """(q + v) W, what q gives to each wave: (B, H, Lq, d) -> (B, H, Lq, D)."""
@@ -268,19 +270,6 @@ def _check_queries(encoding: TransformerXL, q: Tensor) -> None:
             f"TransformerXL was made for heads={encoding.heads} and head_dim={encoding.head_dim}, and "
             f"q has {heads} heads of {head_dim} channels: make it with "
             f"TransformerXL(model_dim, {heads}, {head_dim})"
-        )
-
-
-def _check_widening(
-    encoding: TransformerXL, q: Tensor, k: Tensor, qpos: Tensor, kpos: Tensor
-) -> None:  # fmt: skip
-    """A clamped distance is not a product of two rotations."""
-    require_positions(qpos, q, "qpos")
-    require_positions(kpos, k, "kpos")
-    if encoding.clamp is not None:
-        raise ValueError(
-            f"clamp is {encoding.clamp}, but only distances without a clamp are a product of queries "
-            f"and keys: use attention, or make the encoding with clamp=None"
         )
 
 

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from posenc._require import require_even, require_positions
 from posenc.schemes.layout import Layout
-from posenc.schemes.rope import RoPE
+from posenc.schemes.rope import RoPE, Waves
 
 
 def xpos_radius(
@@ -146,13 +146,13 @@ class XPos(RoPE):
             "configurations have no radii: use RoPE.from_config, or XPos(…)"
         )
 
-    def query(self, q: Tensor, pos: Tensor) -> Tensor:
+    def query(self, q: Tensor, pos: Tensor, waves: Waves | None = None) -> Tensor:
         """q (B, H, L, d), pos (L,) or (B, L) -> rotated, times the radius, like q."""
-        return self._rotate(q, pos, self._radius(q, pos))
+        return self._rotate(q, pos, self._radius(q, pos), waves)
 
-    def key(self, k: Tensor, pos: Tensor) -> Tensor:
+    def key(self, k: Tensor, pos: Tensor, waves: Waves | None = None) -> Tensor:
         """k (B, H, L, d), pos (L,) or (B, L) -> rotated, over the radius, like k."""
-        return self._rotate(k, pos, 1 / self._radius(k, pos))
+        return self._rotate(k, pos, 1 / self._radius(k, pos), waves)
 
     def _radius(self, x: Tensor, pos: Tensor) -> Tensor:
         require_positions(pos)

@@ -4,16 +4,19 @@ import copy
 import inspect
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Self, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import gelu, linear
 
-from posenc._attention.cache import KVCache, same_tokens, sliding_window
-from posenc._attention.call import Backend, Masks, attention, check_direction
+from posenc._attention.cache import KVCache
+from posenc._attention.call import attention
 from posenc._attention.encoding import Encoding
+from posenc._attention.kernels import Backend
+from posenc._attention.plan import Plan, Positions, Span, same_future
+from posenc._attention.scores import check_direction
 from posenc._require import kind
 from posenc.schemes.registry import ENCODINGS
 from posenc.transformer import decoding, storage
@@ -46,7 +49,7 @@ class Config:
     scale: float | None = None
     dropout: float = 0.0
     attention_dropout: float = 0.0
-    backend: Backend = "dense"
+    backend: Backend = "auto"
 
     def __post_init__(self) -> None:
         sizes = ("vocabulary", "layers", "model_dim", "heads", "kv_heads", "hidden", "length")
@@ -81,20 +84,10 @@ class Step:
 
     config: Config
     """That of the model as it is now."""
-    pos: Tensor
-    """Positions of the tokens, (L,), or (B, L) with padding at -1."""
-    kpos: Tensor
-    """Those of the memory, and then of the tokens."""
-    mask: Tensor | None
-    """Where a query may attend, for all but padding and the window of a cache."""
-    masks: Masks
+    plan: Plan
+    """Where the tokens lie, and what they see."""
     weights: list[Tensor] | None = None
     """Collects the weights of each layer where they are asked for."""
-    padding_mask: Tensor | None = field(init=False)
-    """True for real keys, (B, M + L): one tensor for all layers."""
-
-    def __post_init__(self) -> None:
-        self.padding_mask = self.kpos >= 0 if self.kpos.ndim == 2 else None
 
 
 class Block(nn.Module):
@@ -133,17 +126,15 @@ class Block(nn.Module):
         config = step.config
         x = self.attention_norm(x)
         seen = x if past is None else torch.cat((self.attention_norm(past), x), 1)  # (B, M + L, D)
-        placed = encoding.embed(seen, _places(step.kpos)) if config.every_layer else seen
+        placed = encoding.embed(seen, step.plan.new_kpos(x.device)) if config.every_layer else seen
         q = self._heads(self.query(placed[:, seen.shape[1] - x.shape[1] :]))  # (B, H, L, d)
         k, v = self._heads(self.key(placed)), self._heads(self.value(seen))  # (B, Hk, M + L, d)
         dropout = config.attention_dropout if self.training else 0.0
-        options: Any = dict(causal=config.causal, mask=step.mask, scale=config.scale, backend=config.backend)
-        options |= dict(cache=cache, padding_mask=step.padding_mask, dropout=dropout, masks=step.masks, embedded=True)
+        options: Any = dict(scale=config.scale, cache=cache, dropout=dropout, embedded=True)
         if step.weights is None:
-            z = attention(q, k, v, encoding, step.pos, step.kpos, **options)
+            z = attention(q, k, v, encoding, step.plan, backend=config.backend, **options)
         else:
-            options |= dict(backend="dense", return_weights=True)
-            z, weights = attention(q, k, v, encoding, step.pos, step.kpos, **options)
+            z, weights = attention(q, k, v, encoding, step.plan, backend="dense", return_weights=True, **options)
             step.weights.append(weights)
         return z.transpose(1, 2).flatten(2)
 
@@ -179,7 +170,7 @@ class Transformer(nn.Module):
         scale: multiplies q · k, 1/√d unless given. With 1.0, T5's value, queries start smaller by 1/√d.
         dropout: share of the channels that is dropped from what each branch adds, and from the input (0.0).
         attention_dropout: share of the attention weights that is dropped in training (0.0).
-        backend: "dense", "sdpa" or "flex", as for `attention`.
+        backend: "auto", "dense", "sdpa" or "flex", as for `attention` ("auto").
 
     Raises:
         ValueError: if sizes do not fit.
@@ -197,7 +188,7 @@ class Transformer(nn.Module):
         encoding: str | Encoding | Callable[..., Encoding] = "rope", length: int = 512,
         every_layer: bool = False, shared: bool = True, causal: bool = True, tied: bool = True,
         window: int | None = None, sinks: int = 0, scale: float | None = None, dropout: float = 0.0,
-        attention_dropout: float = 0.0, backend: Backend = "dense",
+        attention_dropout: float = 0.0, backend: Backend = "auto",
     ) -> None:  # fmt: skip
         super().__init__()
         self.config = config = Config(
@@ -241,7 +232,7 @@ class Transformer(nn.Module):
         return cast(Encoding, self.encodings[layer % len(self.encodings)])
 
     def forward(
-        self, tokens: Tensor, pos: Tensor | None = None, *, padding_mask: Tensor | None = None,
+        self, tokens: Tensor, pos: Positions | None = None, *, padding_mask: Tensor | None = None,
         attention_mask: Tensor | None = None, cache: list[KVCache] | None = None, memory: Memory | None = None,
         return_weights: bool = False,
     ) -> Any:  # fmt: skip
@@ -249,8 +240,8 @@ class Transformer(nn.Module):
 
         Args:
             tokens: (B, L), int64 or int32, below `vocabulary`.
-            pos: (L,), or (B, L) with padding at -1. Unless given, positions count real tokens from 0, or go on
-                from the last in `cache` or `memory`.
+            pos: (L,), or (B, L) with padding at -1, or a `Span`. Unless given, positions count real tokens from 0, or
+                go on from the last in `cache` or `memory`.
             padding_mask: bool (B, L), True for real tokens. Padding, on either side, is not counted and not
                 attended to, also later when a cache or memory holds it.
             attention_mask: bool, True where a query may attend, (B, H, Lq, Lk) or 1 for any of these, such as
@@ -270,24 +261,28 @@ class Transformer(nn.Module):
         self.check_input(tokens, padding_mask, attention_mask, cache, memory)
         pos = _positions(tokens, pos, padding_mask, cache, memory)
         config = self.config
-        if not config.causal and attention_mask is None:
-            check_direction(self.encoding(), False, None)
-        kpos = pos if memory is None else memory.join(pos)
-        mask = attention_mask
-        if config.window is not None and cache is None:  # a cache knows its window
-            near = sliding_window(pos, kpos, config.window, config.sinks)
-            mask = near if mask is None else mask & near
-        step = Step(config, pos, kpos, mask, Masks(), weights=[] if return_weights else None)
-        masks = _masks(step.masks, cache)
+        kpos = pos
+        if memory is not None:
+            assert isinstance(pos, Tensor)  # a memory joins positions
+            kpos = memory.join(pos)
+        padding = kpos >= 0 if isinstance(kpos, Tensor) and kpos.ndim == 2 else None
+        options: Any = dict(causal=config.causal, mask=attention_mask, padding_mask=padding)
+        if cache is None:
+            plan = Plan(pos, kpos, window=config.window, sinks=config.sinks, **options)
+        else:
+            plan = Plan(pos, kpos, cache=cache[0], **options)
+        check_direction(self.encoding(), plan)
+        step = Step(config, plan, weights=[] if return_weights else None)
         x = self.embedding(tokens) * config.model_dim**0.5  # (B, L, D)
-        x = self.dropout(x if config.every_layer else self.encoding().embed(x, _places(pos)))
+        x = self.dropout(x if config.every_layer else self.encoding().embed(x, plan.qpos(x.device)))
         states = []
         for n, block in enumerate(self.blocks):
             states.append(x)
             past = memory.states[n] if memory is not None and memory.states else None
-            step.masks = masks[n] if masks else step.masks
+            if cache is not None:  # one whose tokens were picked by `keep` has a plan of its own
+                step.plan = plan if same_future(plan, cache[n]) else Plan(pos, kpos, cache=cache[n], **options)
             x = block(x, step, self.encoding(n), past, None if cache is None else cache[n])
-        if memory is not None:
+        if memory is not None and isinstance(pos, Tensor):
             memory.extend(states, pos)
         logits = linear(self.norm(x), self.embedding.weight if self.output is None else self.output.weight)
         return (logits, step.weights) if return_weights else logits
@@ -391,13 +386,6 @@ class Transformer(nn.Module):
         return storage.load(cls, path, **changes)
 
 
-def _masks(masks: Masks, cache: list[KVCache] | None) -> list[Masks]:
-    """What each layer shares where there are caches: one whose tokens were picked by `keep` has masks of its own."""
-    if cache is None or torch.compiler.is_compiling():
-        return []
-    return [masks if same_tokens(layer, cache[0]) else Masks() for layer in cache]
-
-
 def _make(encoding: str | Encoding | Callable[..., Encoding], sizes: dict[str, int]) -> Encoding:
     if isinstance(encoding, str):
         if encoding not in ENCODINGS:
@@ -437,16 +425,19 @@ def _check_maker(maker: Any, sizes: dict[str, int]) -> None:
 
 
 def _positions(
-    tokens: Tensor, pos: Tensor | None, real: Tensor | None, cache: list[KVCache] | None, memory: Memory | None
-) -> Tensor:
-    """Where tokens (B, L) lie: (L,), or (B, L) with padding at -1."""
+    tokens: Tensor, pos: Positions | None, real: Tensor | None, cache: list[KVCache] | None, memory: Memory | None
+) -> Positions:
+    """Where tokens (B, L) lie: a span, or (L,), or (B, L) with padding at -1."""
+    if pos is None and real is None and memory is None:
+        span = Span(0, 0) if cache is None or not cache[0].seen else cache[0].span
+        if span is not None:
+            return Span(span.end, tokens.shape[1])
+    if isinstance(pos, Span):
+        if real is None and memory is None:
+            return pos
+        pos = pos.tensor(tokens.device)
     if pos is None:
         pos = torch.arange(tokens.shape[1], device=tokens.device) if real is None else real.cumsum(-1) - 1
         start = following(cache[0].positions) if cache is not None else memory.next if memory is not None else None
         pos = pos if start is None else pos.to(start.dtype) + start
     return pos if real is None else pos.where(real, -1)
-
-
-def _places(pos: Tensor) -> Tensor:
-    """Positions that an encoding can look up: padding, at -1 in (B, L), is not attended to wherever it lies."""
-    return pos if pos.ndim == 1 else pos.clamp(min=0)

@@ -1,0 +1,761 @@
+"""What a pass of attention knows before it begins: where queries and keys lie, and which query sees which key."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache, reduce
+from operator import and_
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
+
+import torch
+from torch import Tensor
+
+from posenc._require import kind, require_broadcast, require_positions, require_tensor
+
+if TYPE_CHECKING:
+    from torch.nn.attention.flex_attention import BlockMask
+
+Pattern = Literal["all", "triangle", "lower right", "mask"]
+Made = TypeVar("Made")
+
+
+@dataclass(frozen=True)
+class Span:
+    """Positions that follow one another: start, start + 1, … They are known without looking at a tensor.
+
+    Where positions are spans, attention knows which query sees which key without a mask, and asks no device, also
+    while a compiler traces.
+
+    Args:
+        start: The first position.
+        length: How many positions there are, 0 or more.
+
+    Raises:
+        TypeError: If one of them is no whole number.
+        ValueError: If length is negative.
+
+    Example:
+        >>> from posenc import Span
+        >>> Span(3, 4).tensor()
+        tensor([3, 4, 5, 6])
+        >>> Span.of(torch.tensor([3, 4, 5, 6]))
+        Span(start=3, length=4)
+    """
+
+    start: int
+    length: int
+
+    def __post_init__(self) -> None:
+        for name, value in (("start", self.start), ("length", self.length)):
+            if isinstance(value, bool) or not isinstance(value, int | torch.SymInt):
+                remedy = "use a whole number; Span.of(pos) reads one from a tensor of positions"
+                raise TypeError(f"{name} is {kind(value)}: {remedy}")
+        if not torch.compiler.is_compiling() and self.length < 0:
+            raise ValueError(
+                f"length is {self.length}: use how many positions there are, 0 or more"
+            )
+
+    @classmethod
+    def of(cls, pos: Tensor) -> "Span":
+        """The span of positions (L,), or (B, L) if all rows are the same, which are read from the device.
+
+        Raises:
+            ValueError: If positions do not follow one another.
+        """
+        require_positions(pos)
+        found = known(pos)
+        if not isinstance(found, Span):
+            raise ValueError(
+                "pos is no span, since its positions do not follow one another in whole steps of 1, or cannot be read "
+                "here: pass the tensor itself"
+            )
+        return found
+
+    @property
+    def end(self) -> int:
+        """The position after the last."""
+        return self.start + self.length
+
+    def tensor(self, device: torch.device | str | None = None) -> Tensor:
+        """The positions, (L,), int64."""
+        return torch.arange(self.start, self.end, device=device)
+
+
+Positions = Span | Tensor
+
+
+class Past(Protocol):
+    """What a plan asks of a cache."""
+
+    window: int | None
+    sinks: int
+    padded: bool
+    known: object | None
+
+    def ahead(
+        self, pos: Positions, padding_mask: Tensor | None = None
+    ) -> Positions: ...
+
+
+class Plan:
+    """Where queries and keys of a pass lie and which query sees which key: made once, for all layers.
+
+    A plan owns what it was made from, and does not change. What follows from it is made when it is first asked for,
+    and kept: the pattern, the mask, the block mask of flex_attention, the sines and cosines of a rotary encoding. A
+    layer that the plan does not fit is refused. Encodings, scales, dtypes and backends of layers may differ.
+
+    Args:
+        pos: Positions of the queries: a `Span`, or a tensor (L,) or (B, L).
+        kpos: Positions of the keys that come with them, the same way. Default: those of the queries.
+        causal: Whether a query sees only keys at positions up to its own. Default: True.
+        mask: bool, True where a query may attend; broadcasts to (B, H, Lq, Lk), the keys in a cache included.
+        padding_mask: bool (B, Lk), True for real tokens among the keys that come.
+        window: As for `sliding_window`. Default: none, or the cache's.
+        sinks: As for `sliding_window`. Default: 0, or the cache's.
+        cache: A layer's `KVCache` as it stands before the pass. The plan then covers the keys in it as well, and
+            serves each layer whose cache holds the same positions.
+        block_mask: What `flex_attention` shall use instead of a block mask made here. It says all that a query may
+            see, so it goes with nothing else that hides, and with no other backend.
+
+    Raises:
+        TypeError: If an argument is of another kind.
+        ValueError: If arguments do not fit one another.
+
+    Example:
+        >>> from posenc import ALiBi, Plan, Span, attention
+        >>> q, k, v = torch.randn(3, 1, 2, 5, 4)
+        >>> plan = Plan(Span(0, 5))
+        >>> plan.pattern
+        'triangle'
+        >>> layers = [attention(q, k, v, ALiBi(2), plan) for _ in range(3)]
+    """
+
+    def __init__(
+        self, pos: Positions, kpos: Positions | None = None, *, causal: bool = True, mask: Tensor | None = None,
+        padding_mask: Tensor | None = None, window: int | None = None, sinks: int = 0, cache: Past | None = None,
+        block_mask: "BlockMask | None" = None,
+    ) -> None:  # fmt: skip
+        new = pos if kpos is None else kpos
+        _check_parts(pos, new, mask, padding_mask, window, sinks, cache)
+        self._own = {
+            "pos": pos,
+            "kpos": new,
+            "mask": mask,
+            "padding_mask": padding_mask,
+        }
+        self._block_mask, self._causal = block_mask, causal
+        self._window, self._sinks = (
+            (window, sinks) if cache is None else (cache.window, cache.sinks)
+        )
+        self._padded = padding_mask is not None or (cache is not None and cache.padded)
+        self._made: dict[Any, Any] = {}
+        if padding_mask is not None:  # padding is at position -1
+            places = _signed(_tensor(new, padding_mask.device))
+            new = places.where(padding_mask, -1)
+        self._new = new
+        self._came = new if cache is None or self._padded else known(new)
+        self._keys = new if cache is None else cache.ahead(self._came, padding_mask)
+        self._cached = cache is not None
+        self._before = None if cache is None else cache.known
+        self._after = None if torch.compiler.is_compiling() else object()
+        self._writes = _writes(self._own)
+        if block_mask is not None and (
+            mask is not None or self._padded or self._window is not None
+        ):
+            raise ValueError(
+                "block_mask takes the place of every other mask: leave out mask, padding_mask and window, or put them "
+                "into the block mask"
+            )
+
+    @property
+    def causal(self) -> bool:
+        """Whether a query sees only keys at positions up to its own."""
+        return self._causal
+
+    @property
+    def mask(self) -> Tensor | None:
+        """The mask that was given."""
+        return self._own["mask"]  # type: ignore[return-value]
+
+    @property
+    def window(self) -> int | None:
+        """How near a key must be to be seen, or None."""
+        return self._window
+
+    @property
+    def queries(self) -> Positions:
+        """Positions of the queries, a span wherever they are known to be one."""
+        return self._once("queries", lambda: known(self._own["pos"]))  # type: ignore[arg-type]
+
+    @property
+    def keys(self) -> Positions:
+        """Positions of all keys, those in the cache included, a span wherever they are known to be one.
+
+        Padding is at -1.
+        """
+        same = self._keys is self._own["pos"]  # then their numbers are read once
+        return self._once("keys", lambda: self.queries if same else known(self._keys))
+
+    @property
+    def block_mask(self) -> "BlockMask | None":
+        """The block mask that was given."""
+        return self._block_mask
+
+    @property
+    def pattern(self) -> Pattern:
+        """Which query sees which key, in a word.
+
+        "all" is every key. "triangle" is as many queries as keys, and query i sees keys 0 to i. "lower right" is more
+        keys than queries, where the last query sees all of them. For anything else there is a "mask".
+        """
+        return self._once("pattern", self._find_pattern)
+
+    @property
+    def spans(self) -> tuple[Span, Span] | None:
+        """Queries and keys as spans, where nothing but causality hides a key."""
+        if self.pattern == "mask" or not (
+            isinstance(self.queries, Span) and isinstance(self.keys, Span)
+        ):
+            return None
+        return self.queries, self.keys
+
+    def qpos(self, device: torch.device | None = None) -> Tensor:
+        """Where the queries lie, (L,) or (B, L), for an encoding to look up: padding is at 0."""
+        return self._once(
+            ("qpos", device), lambda: self._places(self._own["pos"], device)
+        )  # type: ignore[arg-type]
+
+    def kpos(self, device: torch.device | None = None) -> Tensor:
+        """Where all keys lie, (L,) or (B, L), those in the cache included."""
+        return self._shared("kpos", self._keys, device)
+
+    def new_kpos(self, device: torch.device | None = None) -> Tensor:
+        """Where the keys lie that come with the queries, (L,) or (B, L)."""
+        return self._shared("new_kpos", self._new, device)
+
+    def allowed(self, device: torch.device | None = None) -> Tensor | None:
+        """Where a query may attend: bool, which broadcasts to (B, H, Lq, Lk); None is everywhere."""
+        return self._once(("allowed", device), lambda: self._find_allowed(device))
+
+    def open(
+        self, device: torch.device | None = None
+    ) -> tuple[Tensor | None, Tensor | None]:
+        """The same for kernels that differ on a query that sees no key: here it sees all, and is named.
+
+        Returns:
+            `allowed`, in which every query sees a key, and bool (…, Lq, 1), True for those that see none, or None
+            where it is known that there are none.
+        """
+        return self._once(("open", device), lambda: self._find_open(device))
+
+    def blocks(
+        self, batch: int, heads: int, device: torch.device
+    ) -> "BlockMask | None":
+        """The blocks of queries and keys that flex_attention has to look at."""
+        if self._block_mask is not None:
+            return self._block_mask
+        return self._once(
+            ("blocks", device), lambda: self._find_blocks(batch, heads, device)
+        )
+
+    def waves(self, encoding: Any, pos: Tensor, x: Tensor) -> Any:
+        """What `encoding.waves` makes of positions, once a pass, or each time where gradients flow into it.
+
+        Args:
+            encoding: Whose table it is.
+            pos: What `qpos`, `kpos` or `new_kpos` returned.
+            x: What is turned, whose dtype decides how exact the table has to be.
+        """
+        dtype = torch.promote_types(x.dtype, torch.float32)
+        state = encoding.waves_state()
+        if state is None:
+            return encoding.waves(pos, dtype)
+        state += tuple(_count(x) for x in state if isinstance(x, Tensor))
+        for places, kept, at, found in self._made.setdefault("waves", []):
+            if places is pos and kept == dtype and _alike(at, state):
+                return found
+        found = encoding.waves(pos, dtype)
+        self._made["waves"].append((pos, dtype, state, found))
+        return found
+
+    def extend(self, cache: Any, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        """Adds the keys and values that come to a layer's cache, which `check` has seen, and returns all of them."""
+        same = self._before is not None and self._before is cache.known
+        pos = self._once(("come", k.device), lambda: _tensor(self._new, k.device))
+        k, v, _ = cache.add(k, v, pos, self._came, self._own["padding_mask"])
+        if same:  # then layers with the same past have got the same tokens
+            cache.known = self._after
+        return k, v
+
+    def check(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        cache: Past | None = None,
+        whole: bool = False,
+    ) -> None:
+        """Raises ValueError unless a layer fits: its shapes, its device, and its cache as it stands before.
+
+        Args:
+            q: (B, H, Lq, d).
+            k: (B, Hk, Lk, d).
+            v: (B, Hk, Lk, d_v).
+            cache: The layer's.
+            whole: Whether k and v are all keys already, those in the cache included.
+        """
+        _check_cache(self, cache, whole)
+        _check_unchanged(self._writes, self._own)
+        _check_sizes(self, q, k, whole)
+        for name, x in self._own.items():
+            if isinstance(x, Tensor) and x.device != q.device:
+                raise ValueError(
+                    f"the plan's {name} is on {x.device} and q on {q.device}: make the plan on the device of the "
+                    f"layers, or of spans, which have none"
+                )
+
+    def _once(self, name: Any, make: Callable[[], Made]) -> Made:
+        if name not in self._made:
+            self._made[name] = make()
+        found: Made = self._made[name]
+        return found
+
+    def _shared(self, name: str, pos: Positions, device: torch.device | None) -> Tensor:
+        """Keys at the positions of the queries are given the same tensor, so that what is made of it is made once."""
+        own = self._own["pos"]
+        if pos is own or (isinstance(pos, Span) and pos == own):
+            return self.qpos(device)
+        if pos is self._keys and name != "kpos":
+            return self.kpos(device)
+        return self._once((name, device), lambda: self._places(pos, device))
+
+    def _places(self, pos: Positions, device: torch.device | None) -> Tensor:
+        pos = _tensor(pos, device)
+        return _signed(pos).clamp(min=0) if self._padded else pos
+
+    def _find_pattern(self) -> Pattern:
+        if self.mask is not None or self._padded or self._block_mask is not None:
+            return "mask"
+        queries, keys = self.queries, self.keys
+        if not (isinstance(queries, Span) and isinstance(keys, Span)):
+            if self._window is not None:
+                return "mask"
+            return (
+                "all"
+                if not self._causal
+                else "triangle"
+                if _rises(queries, keys)
+                else "mask"
+            )
+        if self._window is not None and not self._in_sight(queries, keys, self._window):
+            return "mask"
+        if not self._causal:
+            return "all"
+        if queries.start == keys.start and queries.length == keys.length:
+            return "triangle"
+        if keys.end <= queries.start + 1:
+            return "all"
+        return (
+            "lower right"
+            if queries.end == keys.end and queries.length < keys.length
+            else "mask"
+        )
+
+    def _in_sight(self, queries: Span, keys: Span, window: int) -> bool:
+        """Whether the window hides nothing that causality would show."""
+        near = queries.end - 1 - keys.start < window
+        return near if self._causal else near and keys.end - 1 - queries.start < window
+
+    def _find_allowed(self, device: torch.device | None) -> Tensor | None:
+        if self.pattern == "all" or self._block_mask is not None:
+            return None
+        masks = [] if self.mask is None else [self.mask]
+        qpos, kpos = (
+            _rows(_signed(pos)) for pos in (self.qpos(device), self.kpos(device))
+        )
+        if self._causal:
+            past = kpos[..., None, :] <= qpos[..., :, None]  # (Lq, Lk), or (B, Lq, Lk)
+            masks.append(past if past.ndim == 2 else past[:, None])
+        if self._window is not None:
+            held = _rows(_signed(_tensor(self._keys, device)))
+            masks.append(sliding_window(qpos, held, self._window, self._sinks))
+        if self._padded:
+            held = _signed(_tensor(self._keys, device)) >= 0
+            masks.append(
+                held[None] if held.ndim == 1 else held[:, None, None]
+            )  # (1, Lk), or (B, 1, 1, Lk)
+        return reduce(and_, masks) if masks else None
+
+    def _find_open(
+        self, device: torch.device | None
+    ) -> tuple[Tensor | None, Tensor | None]:
+        allowed = self.allowed(device)
+        if allowed is None or self.pattern != "mask":
+            return allowed, None
+        blind = ~allowed.any(-1, keepdim=True)
+        if readable(blind):
+            try:
+                if not blind.any():
+                    return allowed, None
+            except RuntimeError:  # under torch.func.vmap there is no one answer
+                pass
+        return allowed | blind, blind
+
+    def _find_blocks(
+        self, batch: int, heads: int, device: torch.device
+    ) -> "BlockMask | None":
+        if self.pattern == "all":
+            return None
+        queries, keys = self.queries, self.keys
+        if (
+            self.mask is None
+            and not self._padded
+            and isinstance(queries, Span)
+            and isinstance(keys, Span)
+        ):
+            sizes = (
+                queries.length,
+                keys.length,
+                self._causal,
+                self._window,
+                self._sinks,
+            )
+            if not torch.compiler.is_compiling():
+                return span_blocks(
+                    queries.start - keys.start, keys.start, *sizes, str(device)
+                )
+        from torch.nn.attention.flex_attention import create_block_mask
+
+        if self.mask is None and self._window is None and not self._padded:
+            return create_block_mask(
+                *self._causal_mod(batch, device), device=str(device)
+            )
+        allowed = self.allowed(device)
+        assert allowed is not None
+        lengths = self.lengths
+        shape = (
+            allowed.shape[0] if allowed.ndim == 4 else 1,
+            allowed.shape[-3] if allowed.ndim > 2 else 1,
+            *lengths,
+        )
+        wanted = allowed.expand(shape)
+        one_text, one_head = shape[0] == 1, shape[1] == 1
+
+        def mask_mod(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+            return wanted[0 * b if one_text else b, 0 * h if one_head else h, i, j]
+
+        return create_block_mask(
+            mask_mod,
+            None if one_text else batch,
+            None if one_head else heads,
+            *lengths,
+            device=str(device),
+        )
+
+    def _causal_mod(
+        self, batch: int, device: torch.device
+    ) -> tuple[Any, int | None, None, int, int]:
+        """Causality of positions in any order, without a mask of all pairs; and the sizes of its block mask."""
+        qpos, kpos = (_signed(pos) for pos in (self.qpos(device), self.kpos(device)))
+        if qpos.ndim == kpos.ndim == 1:
+            return (lambda b, h, i, j: kpos[j] <= qpos[i]), None, None, *self.lengths
+        rows, columns = qpos.expand(batch, -1), kpos.expand(batch, -1)
+        return (
+            (lambda b, h, i, j: columns[b, j] <= rows[b, i]),
+            batch,
+            None,
+            *self.lengths,
+        )
+
+    @property
+    def lengths(self) -> tuple[int, int]:
+        """How many queries and keys there are, those in the cache included."""
+        return _length(self._own["pos"]), _length(self._keys)  # type: ignore[arg-type]
+
+
+def sliding_window(qpos: Tensor, kpos: Tensor, window: int, sinks: int = 0) -> Tensor:
+    """The mask of a window: a query sees keys less than `window` positions away, and the first `sinks`.
+
+    Args:
+        qpos: (Lq,) or (B, Lq).
+        kpos: (Lk,) or (B, Lk).
+        window: In positions, 1 or more. With causality a query sees `window` keys, itself included.
+        sinks: Keys at positions below this stay in sight. Default: 0.
+
+    Returns:
+        The `mask` of `attention`, bool, (Lq, Lk), or (B, 1, Lq, Lk) if positions are batched.
+
+    Raises:
+        ValueError: If window is below 1, or sinks below 0.
+
+    Example:
+        >>> from posenc import sliding_window
+        >>> sliding_window(torch.arange(4), torch.arange(4), 2).tril().int()
+        tensor([[1, 0, 0, 0],
+                [1, 1, 0, 0],
+                [0, 1, 1, 0],
+                [0, 0, 1, 1]], dtype=torch.int32)
+    """
+    check_window(window, sinks)
+    near = (qpos[..., :, None] - kpos[..., None, :]).abs() < window  # (…, Lq, Lk)
+    near = near | (kpos < sinks)[..., None, :]
+    return near if near.ndim == 2 else near[:, None]
+
+
+@lru_cache(maxsize=64)
+def span_blocks(
+    ahead: int, first: int, queries: int, keys: int, causal: bool, window: int | None, sinks: int, device: str
+) -> "BlockMask":  # fmt: skip
+    """The block mask of two spans, which is the same whenever these numbers are: query 0 lies `ahead` of key 0."""
+    from torch.nn.attention.flex_attention import create_block_mask
+
+    shift = torch.tensor(
+        ahead, device=device
+    )  # a tensor, so that one program serves every number
+
+    def mask_mod(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+        distance = i + shift - j
+        seen = distance >= 0 if causal else distance == distance
+        if window is not None:
+            seen = seen & ((distance.abs() < window) | (j < sinks - first))
+        return seen
+
+    return create_block_mask(mask_mod, None, None, queries, keys, device=device)
+
+
+def known(pos: Positions) -> Positions:
+    """The span that positions are, where their numbers can be read and are one."""
+    if (
+        isinstance(pos, Span)
+        or pos.is_floating_point()
+        or not readable(pos)
+        or pos.numel() == 0
+    ):
+        return pos
+    try:
+        places = _signed(pos)
+        first = places.flatten()[0]
+        same = (places - first == torch.arange(pos.shape[-1], device=pos.device)).all()
+        if pos.device.type == "cpu":
+            return Span(int(first), pos.shape[-1]) if same else pos
+        start, fits = torch.stack(
+            (first.long(), same.long())
+        ).tolist()  # one wait for the device
+    except RuntimeError:  # under torch.func.vmap there is no one answer
+        return pos
+    return Span(start, pos.shape[-1]) if fits else pos
+
+
+def readable(x: Tensor) -> bool:
+    """Whether numbers may be looked at: not while a compiler traces, and not on a device that records."""
+    if torch.compiler.is_compiling() or torch.jit.is_tracing() or x.is_meta:  # type: ignore[attr-defined]
+        return False
+    return not (x.is_cuda and torch.cuda.is_current_stream_capturing())
+
+
+def _rises(queries: Positions, keys: Positions) -> bool:
+    """Whether kpos <= qpos is the lower triangle that `is_causal` means: equal positions that rise."""
+    if (
+        not (isinstance(queries, Tensor) and isinstance(keys, Tensor))
+        or queries.shape != keys.shape
+    ):
+        return False
+    if not readable(queries):
+        return False
+    try:
+        return (queries is keys or torch.equal(queries, keys)) and bool(
+            (_signed(queries).diff() > 0).all()
+        )
+    except RuntimeError:  # under torch.func.vmap there is no one answer
+        return False
+
+
+def _tensor(pos: Positions, device: torch.device | None) -> Tensor:
+    return pos.tensor(device) if isinstance(pos, Span) else pos
+
+
+def _length(pos: Positions) -> int:
+    return pos.length if isinstance(pos, Span) else pos.shape[-1]
+
+
+def _signed(pos: Tensor) -> Tensor:
+    """Positions whose differences may be negative."""
+    return pos if pos.dtype.is_signed else pos.long()
+
+
+def _rows(pos: Tensor) -> Tensor:
+    """(L,) where all sequences share one row, which their strides tell."""
+    return (
+        pos[0] if pos.ndim == 2 and (pos.shape[0] == 1 or pos.stride(0) == 0) else pos
+    )
+
+
+def _alike(one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
+    """Whether two states are the same objects, or equal numbers."""
+    return all(
+        a is b if isinstance(a, Tensor) else a == b
+        for a, b in zip(one, other, strict=True)
+    )
+
+
+def _writes(own: dict[str, Any]) -> dict[str, int]:
+    """How often tensors were written to in place, where torch counts that."""
+    return {name: _count(x) for name, x in own.items() if isinstance(x, Tensor)}
+
+
+def _count(x: Tensor) -> int:
+    return 0 if torch.compiler.is_compiling() or x.is_inference() else x._version
+
+
+# ---- checks of input -------------------------------------------------------------------------------------------------
+
+
+def check_window(value: int | None, sinks: int) -> None:
+    """A window holds at least the token itself."""
+    if value is not None and value < 1:
+        raise ValueError(
+            f"window is {value}, but a token sees itself: use 1 or more, or None for all tokens"
+        )
+    if sinks < 0:
+        raise ValueError(
+            f"sinks is {sinks}: use the number of first tokens to keep, 0 for none"
+        )
+
+
+def check_mask_kind(name: str, mask: Any) -> None:
+    """A mask is a bool tensor."""
+    if mask is None:
+        return
+    require_tensor(mask, name, "use a bool tensor; causality alone is causal=True")
+    if mask.dtype != torch.bool:
+        raise ValueError(
+            f"{name} is {mask.dtype}, but it says where a query may attend: use a bool mask, such as mask == 0 "
+            f"for one that is added to the scores; what is added to scores is an encoding's score_bias"
+        )
+
+
+def _check_parts(
+    pos: Any, kpos: Any, mask: Any, padding_mask: Any, window: int | None, sinks: int, cache: Any
+) -> None:  # fmt: skip
+    """What a plan is made from is what it should be."""
+    for name, x in (("qpos", pos), ("kpos", kpos)):
+        if not isinstance(x, Span):
+            require_positions(x, None, name)
+    check_mask_kind("mask", mask)
+    if padding_mask is not None:
+        require_tensor(
+            padding_mask,
+            "padding_mask",
+            "use a bool tensor; causality alone is causal=True",
+        )
+        length = _length(kpos)
+        fits = torch.compiler.is_exporting() or (
+            padding_mask.ndim == 2 and padding_mask.shape[1] == length
+        )
+        if padding_mask.dtype != torch.bool or not fits:
+            raise ValueError(
+                f"padding_mask is {tuple(padding_mask.shape)}, {padding_mask.dtype}: use bool, (B, {length}), "
+                f"True for real tokens; one that says which query sees which key is mask="
+            )
+    check_window(window, sinks)
+    if cache is not None and (window is not None or sinks):
+        raise ValueError(
+            "the cache has a window and sinks of its own: make it with KVCache(window, sinks)"
+        )
+
+
+def _check_unchanged(before: dict[str, int], own: dict[str, Any]) -> None:
+    """Tensors that a plan owns still hold what they held."""
+    if torch.compiler.is_compiling():
+        return
+    after = _writes(own)
+    for name, count in before.items():
+        if after[name] != count:
+            raise ValueError(
+                f"{name} was changed in place after the plan was made: make a new Plan for each pass, or give it a "
+                f"tensor of its own"
+            )
+
+
+def _check_cache(plan: Plan, cache: Any, whole: bool) -> None:
+    """A plan with keys in a cache meets that cache, before it is extended; one without meets none."""
+    if plan._cached and cache is None and not whole:
+        raise ValueError(
+            "the plan counts the keys in a cache, and the layer has none: pass cache=, or make a new Plan"
+        )
+    if cache is None:
+        return
+    if not plan._cached:
+        raise ValueError(
+            "the layer has a cache, and the plan does not know it: make it with Plan(pos, cache=cache), for each pass"
+        )
+    settings = (cache.window, cache.sinks, cache.padded or plan._padded)
+    if settings != (plan._window, plan._sinks, plan._padded) or not same_future(
+        plan, cache
+    ):
+        raise ValueError(
+            f"the cache does not hold the positions that the plan was made for, or has another window than "
+            f"{plan._window} and {plan._sinks} sinks: make a new Plan(pos, cache=cache) for each pass, and share it "
+            f"among layers whose caches hold the same positions"
+        )
+
+
+def same_future(plan: Plan, cache: Any) -> bool:
+    """Whether a cache, once it is extended, holds the keys that the plan was made for.
+
+    Numbers are compared only where positions are no spans, and not where both caches got the same tokens all along.
+    """
+    if plan._before is not None and plan._before is cache.known:
+        return True
+    keys = cache.ahead(plan._came, plan._own["padding_mask"])
+    if isinstance(keys, Span) and isinstance(plan._keys, Span):
+        return keys == plan._keys
+    if isinstance(keys, Span) or isinstance(plan._keys, Span) or not readable(keys):
+        return False
+    return equal(keys, plan._keys)
+
+
+def equal(one: Tensor, other: Tensor) -> bool:
+    """Whether two tensors hold the same numbers, in one shape, on one device, which has to be waited for."""
+    return (
+        one.shape == other.shape
+        and one.device == other.device
+        and torch.equal(one, other.to(one.dtype))
+    )
+
+
+def _check_sizes(plan: Plan, q: Tensor, k: Tensor, whole: bool) -> None:
+    """As many positions as vectors, for as many sequences, and a mask of their shape."""
+    if torch.compiler.is_exporting():
+        return
+    queries, keys = plan.lengths
+    came = keys if whole else _length(plan._new)
+    for name, x, length in (("q", q, queries), ("k", k, came)):
+        if x.shape[2] != length:
+            raise ValueError(
+                f"{name} has {x.shape[2]} vectors, and the plan was made for {length} positions: make a new Plan for "
+                f"each pass, with one position for each vector, such as Plan(Span(0, {x.shape[2]}))"
+            )
+    padding = plan._own["padding_mask"]
+    if isinstance(padding, Tensor) and padding.shape[0] not in (1, q.shape[0]):
+        raise ValueError(
+            f"padding_mask is {tuple(padding.shape)}, and the batch has {q.shape[0]}: use bool, "
+            f"({q.shape[0]}, {padding.shape[1]}), True for real tokens"
+        )
+    for name, pos in (
+        ("qpos", plan._own["pos"]),
+        ("kpos", plan._keys if whole else plan._new),
+    ):
+        if (
+            isinstance(pos, Tensor)
+            and pos.ndim == 2
+            and pos.shape[0] not in (1, q.shape[0])
+        ):
+            raise ValueError(
+                f"{name} holds positions for {pos.shape[0]} sequences and the batch has {q.shape[0]}: make the plan "
+                f"with positions ({q.shape[0]}, L), or (L,) if all share them"
+            )
+    if plan.mask is not None:
+        remedy = "a mask of padded keys, (B, Lk), is mask[:, None, None, :], or padding_mask of attention()"
+        require_broadcast(
+            "mask", plan.mask.shape, (*q.shape[:3], keys), "(B, H, Lq, Lk)", remedy
+        )
