@@ -36,7 +36,7 @@ class Record(NamedTuple):
     """What one result is made of."""
 
     kind: str
-    """A kind of result: chapter, section, exhibit, term, symbol, panel, preset, name or paper."""
+    """A kind of result: chapter, section, exhibit, exercise, term, symbol, panel, preset, name or paper."""
     anchor: str
     """Where a click lands: the part of the address after ``#``. Empty: the top of the page."""
     title: str
@@ -90,8 +90,15 @@ UNREAD = (
     nodes.comment, nodes.target, nodes.image, nodes.system_message, nodes.substitution_definition, nodes.pending,
     addnodes.toctree, addnodes.index, addnodes.only, Proof, Notes,
 )  # fmt: skip
-APART = (nodes.section, addnodes.glossary, addnodes.desc, nodes.citation)  # results of their own
+APART = (addnodes.glossary, addnodes.desc, nodes.citation)  # results of their own, as titled sections and exercises are
 LINES = (nodes.paragraph, nodes.caption, nodes.term, nodes.rubric, nodes.title, nodes.line, nodes.attribution)
+
+
+def apart(node: nodes.Node) -> bool:
+    """Whether a part of a section is a result of its own."""
+    if isinstance(node, nodes.section):
+        return any(isinstance(child, nodes.title) for child in node.children)
+    return isinstance(node, APART) or (isinstance(node, nodes.Element) and node.get("type") in ("exercise", "solution"))
 
 
 def unread(node: nodes.Node) -> bool:
@@ -116,7 +123,7 @@ def words(node: nodes.Node) -> str:
 
 def lines(node: nodes.Node) -> Iterator[str]:
     """The lines of a part of a page: a paragraph, a caption, a row of a table; not those of results of their own."""
-    if unread(node) or isinstance(node, APART):
+    if unread(node) or apart(node):
         return
     if isinstance(node, nodes.math_block):
         yield plain(node.astext())
@@ -178,7 +185,7 @@ def code(node: nodes.Element) -> Iterator[str]:
     for child in node.children:
         if isinstance(child, nodes.literal_block):
             yield child.astext()
-        elif isinstance(child, nodes.Element) and not isinstance(child, APART):
+        elif isinstance(child, nodes.Element) and not apart(child):
             yield from code(child)
 
 
@@ -231,7 +238,7 @@ def heading(section: nodes.Element | None) -> str:
 
 def sections(page: str, tree: nodes.document) -> Iterator[Record]:
     """The chapter and its sections; numbered ones of the museum are exhibits."""
-    for section in tree.findall(nodes.section):
+    for section in filter(apart, tree.findall(nodes.section)):
         title = "".join(words(child) for child in section.children if isinstance(child, nodes.title)).strip()
         kind = "section" if above(section) is not None else "chapter"
         if page == MUSEUM and re.match(r"\d+\. ", title):
@@ -245,6 +252,22 @@ def sections(page: str, tree: nodes.document) -> Iterator[Record]:
         said, rest = shortened(said)
         more = " ".join(filter(None, [identifiers(sources), rest]))
         yield Record(kind, anchor, title, heading(above(section)), said, more)
+
+
+def exercises(page: str, tree: nodes.document) -> Iterator[Record]:
+    """The exercises of a page; words of a solution find its exercise, and are not shown."""
+    solutions = {node["target_label"]: node for node in tree.findall(nodes.Element) if node.get("type") == "solution"}
+    for node in tree.findall(nodes.Element):
+        if node.get("type") == "exercise" and node["ids"]:
+            title = "".join(words(child) for child in node.children if isinstance(child, nodes.title))
+            solved = solutions.get(node.get("label"))
+            rest = text(*(inner for inner in solved.children if not isinstance(inner, nodes.title))) if solved else ""
+            said = text(*(child for child in node.children if not isinstance(child, nodes.title)))
+            known = set(WORD.findall(said.lower()))
+            more = [*identifiers(code(node)).split(), *WORD.findall(rest), *(identifiers(code(solved)).split() if solved else ())]
+            new = dict.fromkeys(word for word in more if word.lower() not in known)
+            title = re.sub(r"^\s*\((.*)\)\s*$", r"\1", re.sub(r"\s+", " ", title))
+            yield Record("exercise", node["ids"][0], title or "Exercise", heading(above(node)), said, " ".join(new))
 
 
 def terms(page: str, tree: nodes.document) -> Iterator[Record]:
@@ -317,7 +340,7 @@ def papers(page: str, tree: nodes.document) -> Iterator[Record]:
 
 def records(page: str, tree: nodes.document) -> list[Record]:
     """All results that a page has."""
-    return [record for find in (sections, terms, symbols, panels, names, papers) for record in find(page, tree)]
+    return [record for find in (sections, exercises, terms, symbols, panels, names, papers) for record in find(page, tree)]
 
 
 # ---- the build ---------------------------------------------------------------------------------------------------------
