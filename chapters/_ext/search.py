@@ -174,10 +174,14 @@ def rows(page: str) -> Iterator[str]:
             yield " · ".join([cell.strip() for cell in row if re.search(r"[A-Za-z]{2}", cell)][:NAMING])
 
 
+THOUSANDS = re.compile(r"(?<![\d.,])\d{1,3}(?: \d{3})+(?![\d.,]*\d)")
+
+
 def text(*parts: nodes.Node) -> str:
-    """The lines of several parts, without the empty ones, each once."""
+    """The lines of several parts, without the empty ones, each once; 500 000 has a space that keeps it one word."""
     found = (re.sub(r"\s+", " ", line).strip() for part in parts for line in lines(part))
-    return "\n".join(dict.fromkeys(line for line in found if re.search(r"\w", line)))
+    kept = dict.fromkeys(line for line in found if re.search(r"\w", line))
+    return THOUSANDS.sub(lambda number: number[0].replace(" ", "\u202f"), "\n".join(kept))
 
 
 def code(node: nodes.Element) -> Iterator[str]:
@@ -190,13 +194,13 @@ def code(node: nodes.Element) -> Iterator[str]:
 
 
 def shortened(said: str) -> tuple[str, str]:
-    """The sentences that a very long section begins with, and the words that only the others have: half of their bytes."""
-    if len(said) <= SHOWN:
-        return said, ""
-    cut = max(said.rfind(end, 0, SHOWN) + 1 for end in (". ", "\n")) or SHOWN
-    first, rest = said[:cut], said[cut:]
+    """What of a section is shown, and the words that only the rest has: rows and formulas without three words, a very long text's end."""
+    rows = [line for line in said.split("\n") if not any(map(TELLING.search, line.split(" · ")))]
+    first = "\n".join(line for line in said.split("\n") if line not in set(rows))
+    cut = len(first) if len(first) <= SHOWN else max(first.rfind(end, 0, SHOWN) + 1 for end in (". ", "\n")) or SHOWN
+    first, rest = first[:cut].strip(), " ".join([*rows, first[cut:]])
     known = set(WORD.findall(first.lower()))
-    return first.strip(), " ".join(dict.fromkeys(word for word in WORD.findall(rest) if word.lower() not in known))
+    return first, " ".join(dict.fromkeys(word for word in WORD.findall(rest) if word.lower() not in known))
 
 
 def identifiers(sources: Iterable[str]) -> str:
@@ -212,6 +216,7 @@ def identifiers(sources: Iterable[str]) -> str:
 
 SHOWN = 2000  # characters of a section, one in ten is longer
 WORD = re.compile(r"\w[\w.-]*\w")
+TELLING = re.compile(r"\w+\W+\w+\W+\w+")  # a cell of three words
 #: Names that most cells have.
 EVERYWHERE = frozenset(
     "manual_seed no_grad requires_grad_ set_num_threads masked_fill zero_grad log_x log_y draw_on by_hand rel_tol abs_tol "
@@ -243,7 +248,8 @@ def sections(page: str, tree: nodes.document) -> Iterator[Record]:
         kind = "section" if above(section) is not None else "chapter"
         if page == MUSEUM and re.match(r"\d+\. ", title):
             kind = "exhibit"
-        said = text(*(child for child in section.children if not isinstance(child, nodes.title)))
+        elsewhere = (nodes.title, nodes.table) if page == NOTATION else (nodes.title,)  # rows of symbols are results too
+        said = text(*(child for child in section.children if not isinstance(child, elsewhere)))
         sources = list(code(section))
         if kind == "exhibit":
             called = filter(None, map(EXHIBIT.search, sources))

@@ -64,7 +64,7 @@
     CSS.highlights.set(NAME, new Highlight(...found));
   }
 
-  document.addEventListener("DOMContentLoaded", mark);
+  document.addEventListener("DOMContentLoaded", () => setTimeout(mark)); // after folds have been made: a range ends where its text moves
   addEventListener("hashchange", mark);
   addEventListener("keydown", ({ key }) => { if (key === "Escape" && "highlights" in CSS) CSS.highlights.delete(NAME); });
 })();

@@ -21,7 +21,7 @@
 globalThis.posencSearch = (() => {
   const LONGEST = 300; // characters of a query that are read
   const MOST = 12; // words of a query
-  const WORD = /[\p{L}\p{N}\p{M}_]+(?:[.,'’\-–][\p{L}\p{N}\p{M}_]+)*/gu;
+  const WORD = /[\p{L}\p{N}\p{M}_]+(?:(?:[.,'’\-–]|(?<=\d)\u202f(?=\d))[\p{L}\p{N}\p{M}_]+)*/gu;
   const GREEK = new Map(Object.entries({
     α: "alpha", β: "beta", γ: "gamma", δ: "delta", ε: "epsilon", ζ: "zeta", η: "eta", θ: "theta", ι: "iota", κ: "kappa",
     λ: "lambda", μ: "mu", ν: "nu", ξ: "xi", π: "pi", ρ: "rho", σ: "sigma", ς: "sigma", τ: "tau", φ: "phi", χ: "chi",
@@ -30,7 +30,7 @@ globalThis.posencSearch = (() => {
   const IDLE = new Set(("a about again all am an and any are as at be been but by can could do does doing explain find for " +
     "from get give gives good got had has have he her here his how i if in into is it its just like make mean meaning means me " +
     "much my need of on or our out please set should so some than that the their them then there these they this to today too " +
-    "up use used using versus vs was we were what when where which who whose why will with would you your").split(" "));
+    "up use used using versus vs was we work works were what when where which who whose why will with would you your").split(" "));
 
   /* ---- words ------------------------------------------------------------------------------------------------------- */
 
@@ -41,8 +41,8 @@ globalThis.posencSearch = (() => {
     if (/ies$/.test(short) && short.length > 4) short = `${short.slice(0, -3)}y`;
     else if (/(?:[sxz]|ch|sh)es$/.test(short)) short = short.slice(0, -2);
     else if (/[^suia]s$/.test(short) && !/is$/.test(short)) short = short.slice(0, -1);
-    const cut = short.replace(/(?:ing|ed)$/, "");
-    if (cut !== short && cut.length > 2 && /[aeiouy]/.test(cut)) short = cut.replace(/(tion)al$/, "$1");
+    const cut = short.replace(/(?:ing|ed)$|(?<=.{6})ism$/, "");
+    if (cut !== short && cut.length > 2 && /[aeiouy]/.test(cut)) short = cut;
     short = short.replace(/([bcdfgklmnprtz])\1$/, "$1");
     return short.length > 3 ? short.replace(/e$/, "") : short;
   }
@@ -53,9 +53,9 @@ globalThis.posencSearch = (() => {
     return bare.replace(/[α-ως]/g, (letter) => ` ${GREEK.get(letter) ?? letter} `).trim();
   }
 
-  /** A number as digits: 500,000 and 500_000.0 are 500000. Empty for other words. */
+  /** A number as digits: 500,000, 500 000 and 500_000.0 are 500000. Empty for other words. */
   function digits(/** @type {string} */ word) {
-    return /^\d[\d.,_]*$/.test(word) ? word.replace(/[,_](?=\d{3})/g, "").replace(/\.0*$/, "") : "";
+    return /^\d[\d.,_\u202f]*$/.test(word) ? word.replace(/[,_\u202f](?=\d{3})/g, "").replace(/\.0*$/, "") : "";
   }
 
   /** The parts of a name: position_ids, fine-tune, FlexAttention, Qwen3. */
@@ -304,7 +304,7 @@ globalThis.posencSearch = (() => {
 
   /** The sentences of a text. */
   function sentences(/** @type {string} */ text) {
-    return text.split(/\n|(?<=[.!?:][)”’"]?)\s+(?=[\p{Lu}\p{N}(“"])/u).filter(Boolean);
+    return text.split(/\n|(?<=(?<!\bal|\be\.g|\bi\.e)[.!?:][)”’"]?) (?=[\p{Lu}\p{N}(“"])/u).filter(Boolean);
   }
 
   /** The first of the sentences that have most of the query. */

@@ -4,7 +4,7 @@
 "use strict";
 
 (() => {
-  const { read, rank, said, sentence, marked, excerpt, forMarking } = globalThis.posencSearch;
+  const { read, rank, said, sentence, sentences, marked, excerpt, forMarking } = globalThis.posencSearch;
   const SHOWN = 30; // results
   const PAUSE = 90; // milliseconds without a key, after which a query is looked up
   const TOLD = 900; // and after which a screen reader is told how much was found
@@ -44,8 +44,8 @@
     link.append(...(kind === "chapter" ? [crumb] : [crumb, ...between, apart(), title]));
     if (kind === "chapter") link.classList.add("pe-whole");
     if (CALLED[kind]) link.append(" ", element("span", "pe-kind", CALLED[kind]));
-    const said = sentence(book.text[i], concepts);
-    const below = said ? [element("p", "", ...text(excerpt(said, stems), stems))] : [];
+    const shown = kind === "term" ? sentences(book.text[i])[0] : sentence(book.text[i], concepts); // of a term, its meaning
+    const below = shown ? [element("p", "", ...text(excerpt(shown, stems), stems))] : [];
     return element("li", "", link, ...below);
   }
 
