@@ -1,7 +1,7 @@
 """The book's own search: a Sphinx extension that writes ``_static/search-index.js``, which works from disk.
 
-- The index has one record for each section, glossary term, symbol, exhibit, panel, preset, API entry and paper. Its text
-  is what a reader sees, without code, contents lists and TeX; ``chapters/assets/search.js`` ranks it in the browser.
+- The index has one record for each section, exercise, glossary term, symbol, exhibit, panel, preset, API entry and
+  paper. Its text is what a reader sees, without code, contents lists and TeX; ``assets/rank.js`` ranks it in the browser.
 - ``search-aliases.json`` has words that readers type and the book doesn't use.
 - Sphinx's own index, its scripts and its page make room.
 """
@@ -18,9 +18,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from docutils import nodes
-from evidence import Notes, Number, Proof
 from sphinx import addnodes
 from sphinx.application import Sphinx
+
+from evidence import Notes, Number, Proof
 
 HERE = Path(__file__).resolve().parent
 ALIASES = HERE / "search-aliases.json"
@@ -48,7 +49,7 @@ class Record(NamedTuple):
     """Words that find it and are not shown: names in its code, and the last words of a very long section."""
 
 
-# ---- formulas as plain signs -------------------------------------------------------------------------------------------
+# ---- formulas as plain signs -----------------------------------------------------------------------------------------
 
 GREEK = dict(
     alpha="α", beta="β", gamma="γ", delta="δ", epsilon="ε", varepsilon="ε", zeta="ζ", eta="η", theta="θ", vartheta="θ",
@@ -56,35 +57,49 @@ GREEK = dict(
     chi="χ", psi="ψ", omega="ω", Gamma="Γ", Delta="Δ", Theta="Θ", Lambda="Λ", Sigma="Σ", Phi="Φ", Psi="Ψ", Omega="Ω",
 )  # fmt: skip
 SIGNS = {
-    **{name.rstrip("_"): letter for name, letter in GREEK.items()}, "cdot": "·", "times": "×", "le": "≤", "leq": "≤", "ge": "≥",
-    "geq": "≥", "ne": "≠", "neq": "≠", "approx": "≈", "to": "→", "rightarrow": "→", "leftarrow": "←", "mapsto": "↦",
+    **{name.rstrip("_"): letter for name, letter in GREEK.items()}, "cdot": "·", "times": "×", "le": "≤", "leq": "≤",
+    "ge": "≥", "geq": "≥", "ne": "≠", "neq": "≠", "approx": "≈", "to": "→", "rightarrow": "→", "leftarrow": "←", "mapsto": "↦",
     "in": "∈", "infty": "∞", "pm": "±", "sum": "Σ", "prod": "Π", "sqrt": "√", "ell": "ℓ", "dots": "…", "ldots": "…",
     "cdots": "…", "top": "ᵀ", "T": "ᵀ", "R": "ℝ", "C": "ℂ", "i": "i", "e": "e", "Re": "Re", "Im": "Im", "log": "log",
-    "ln": "ln", "exp": "exp", "sin": "sin", "cos": "cos", "tan": "tan", "max": "max", "min": "min", "softmax": "softmax",
-    "diag": "diag", "quad": " ", "lfloor": "⌊", "rfloor": "⌋", "lceil": "⌈", "rceil": "⌉", "lvert": "|", "rvert": "|",
+    "ln": "ln", "exp": "exp", "sin": "sin", "cos": "cos", "tan": "tan", "max": "max", "min": "min",
+    "softmax": "softmax", "diag": "diag", "quad": " ", "lfloor": "⌊", "rfloor": "⌋", "lceil": "⌈", "rceil": "⌉", "lvert": "|", "rvert": "|",
     "mid": "|", "propto": "∝", "bmod": " mod ", "langle": "⟨", "rangle": "⟩", "sim": "~", "otimes": "⊗", "odot": "⊙",
 }  # fmt: skip
 NAKED = re.compile(
     r"\\(?:q|k|v|p|mathrm|mathbf|mathbb|mathcal|mathsf|text|textbf|operatorname\*?|boldsymbol|bar|hat|tilde|underbrace)(?![A-Za-z])"
     r"|\\(?:[Bb]ig+[lr]?|left|right|displaystyle)(?![A-Za-z])|\\[,;:!>]"
 )
-FRACTION = re.compile(r"\\[dt]?frac\s*\{([^{}]*)\}\s*\{([^{}]*)\}")
+#: Arguments in braces, from the inside: what is left when the braces go.
+ARGUMENTS = (
+    (re.compile(r"\\sqrt\s*\{([^{}]*)\}"), r"√\1"),
+    (re.compile(r"([_^])\{([^{}]*)\}"), r"\1\2"),
+    (re.compile(r"\\[dt]?frac\s*\{([^{}]*)\}\s*\{([^{}]*)\}"), r"\1/\2"),
+)
+RELATIONS = frozenset("≤≥≠≈→←↦∈∝~")
 LONGEST = 60  # characters of a formula that still reads as words do
 
 
+def sign(found: re.Match[str]) -> str:
+    """A command as a sign; a command that has none stays."""
+    said = SIGNS.get(found[1], found[0])
+    return f" {said} " if said in RELATIONS else said
+
+
 def plain(tex: str) -> str:
-    """A formula in plain signs, as ``θᵢ = b^-2i/d`` would be typed; nothing where it is not simple enough to read so."""
+    """A formula in plain signs, as ``θt = b^-2t/n`` would be typed; nothing where it is not simple enough."""
     if "\\begin" in tex or "&" in tex:
         return ""
-    said = NAKED.sub("", tex)
-    while said != (flat := FRACTION.sub(r"\1/\2", said)):
-        said = flat
-    said = re.sub(r"\\([A-Za-z]+)\s?", lambda found: SIGNS.get(found[1], found[0]), said)
+    said, before = NAKED.sub("", tex), ""
+    while said != before:
+        before = said
+        for pattern, flat in ARGUMENTS:
+            said = pattern.sub(flat, said)
+    said = re.sub(r"\\([A-Za-z]+)(?:\s+(?=[A-Za-z0-9\\]))?", sign, said)
     said = re.sub(r"\s+", " ", re.sub(r"[{}]|\\[ %&#_|]?(?![A-Za-z])", "", said.replace("_", ""))).strip()
     return "" if "\\" in said or len(said) > LONGEST else said
 
 
-# ---- the text of a doctree ---------------------------------------------------------------------------------------------
+# ---- the text of a doctree -------------------------------------------------------------------------------------------
 
 UNREAD = (
     nodes.comment, nodes.target, nodes.image, nodes.system_message, nodes.substitution_definition, nodes.pending,
@@ -194,7 +209,7 @@ def code(node: nodes.Element) -> Iterator[str]:
 
 
 def shortened(said: str) -> tuple[str, str]:
-    """What of a section is shown, and the words that only the rest has: rows and formulas without three words, a very long text's end."""
+    """What of a section is shown, and the words that only the rest has: rows without three words, a very long text's end."""
     rows = [line for line in said.split("\n") if not any(map(TELLING.search, line.split(" · ")))]
     first = "\n".join(line for line in said.split("\n") if line not in set(rows))
     cut = len(first) if len(first) <= SHOWN else max(first.rfind(end, 0, SHOWN) + 1 for end in (". ", "\n")) or SHOWN
@@ -212,15 +227,16 @@ def identifiers(sources: Iterable[str]) -> str:
     return " ".join(name for name in found if name not in EVERYWHERE)
 
 
-# ---- the records of a page ---------------------------------------------------------------------------------------------
+# ---- the records of a page -------------------------------------------------------------------------------------------
 
 SHOWN = 2000  # characters of a section, one in ten is longer
 WORD = re.compile(r"\w[\w.-]*\w")
 TELLING = re.compile(r"\w+\W+\w+\W+\w+")  # a cell of three words
 #: Names that most cells have.
 EVERYWHERE = frozenset(
-    "manual_seed no_grad requires_grad_ set_num_threads masked_fill zero_grad log_x log_y draw_on by_hand rel_tol abs_tol "
-    "ones_like zeros_like expand_as repeat_interleave RoPE NoPE ALiBi YaRN".split()
+    ("manual_seed", "no_grad", "requires_grad_", "set_num_threads", "masked_fill", "zero_grad", "log_x", "log_y",
+     "draw_on", "by_hand", "rel_tol", "abs_tol", "ones_like", "zeros_like", "expand_as", "repeat_interleave",
+     "RoPE", "NoPE", "ALiBi", "YaRN")
 )  # fmt: skip
 PANEL = re.compile(r'class="pe-panel" id="([^"]+)">.*?class="pe-data">(.*?)</script>', re.S)
 EXHIBIT = re.compile(r'\bhang\(\s*\d+,\s*"([^"]+)"')
@@ -248,7 +264,7 @@ def sections(page: str, tree: nodes.document) -> Iterator[Record]:
         kind = "section" if above(section) is not None else "chapter"
         if page == MUSEUM and re.match(r"\d+\. ", title):
             kind = "exhibit"
-        elsewhere = (nodes.title, nodes.table) if page == NOTATION else (nodes.title,)  # rows of symbols are results too
+        elsewhere = (nodes.title, nodes.table) if page == NOTATION else (nodes.title,)
         said = text(*(child for child in section.children if not isinstance(child, elsewhere)))
         sources = list(code(section))
         if kind == "exhibit":
@@ -270,7 +286,11 @@ def exercises(page: str, tree: nodes.document) -> Iterator[Record]:
             rest = text(*(inner for inner in solved.children if not isinstance(inner, nodes.title))) if solved else ""
             said = text(*(child for child in node.children if not isinstance(child, nodes.title)))
             known = set(WORD.findall(said.lower()))
-            more = [*identifiers(code(node)).split(), *WORD.findall(rest), *(identifiers(code(solved)).split() if solved else ())]
+            more = [
+                *identifiers(code(node)).split(),
+                *WORD.findall(rest),
+                *(identifiers(code(solved)).split() if solved else ()),
+            ]
             new = dict.fromkeys(word for word in more if word.lower() not in known)
             title = re.sub(r"^\s*\((.*)\)\s*$", r"\1", re.sub(r"\s+", " ", title))
             yield Record("exercise", node["ids"][0], title or "Exercise", heading(above(node)), said, " ".join(new))
@@ -346,10 +366,12 @@ def papers(page: str, tree: nodes.document) -> Iterator[Record]:
 
 def records(page: str, tree: nodes.document) -> list[Record]:
     """All results that a page has."""
-    return [record for find in (sections, exercises, terms, symbols, panels, names, papers) for record in find(page, tree)]
+    return [
+        record for find in (sections, exercises, terms, symbols, panels, names, papers) for record in find(page, tree)
+    ]
 
 
-# ---- the build ---------------------------------------------------------------------------------------------------------
+# ---- the build -------------------------------------------------------------------------------------------------------
 
 
 class Kept:
@@ -389,9 +411,8 @@ def page(app: Sphinx) -> Iterator[tuple[str, dict[str, Any], str]]:
 def unmarked(app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: object) -> None:
     """Found words are marked by ``found.js``; Sphinx's script for it would change the page under the panels."""
     if "script_files" in context:
-        context["script_files"] = [
-            script for script in context["script_files"] if "sphinx_highlight" not in str(getattr(script, "filename", script))
-        ]  # fmt: skip
+        named = ((script, str(getattr(script, "filename", script))) for script in context["script_files"])
+        context["script_files"] = [script for script, name in named if "sphinx_highlight" not in name]
 
 
 COLUMNS = ("kind", "page", "anchor", "title", "above", "text", "more")  # like beside like: it compresses better

@@ -93,7 +93,7 @@ globalThis.posencSearch = (() => {
   /** How much a word in a title says, by kind: title, heading, glossary term, and then the rest. @type {Record<Kind, number>} */
   const TITLE = { chapter: 9, section: 6, exhibit: 6, exercise: 4, term: 5, symbol: 5, preset: 5, panel: 4, name: 4, paper: 3 };
   /** How welcome a kind is beside a section that says as much. @type {Partial<Record<Kind, number>>} */
-  const WELCOME = { exercise: 0.6, symbol: 0.8, preset: 0.75, panel: 0.85, name: 0.7, paper: 0.45 };
+  const WELCOME = { chapter: 1.25, exercise: 0.6, symbol: 0.8, preset: 0.75, panel: 0.85, name: 0.7, paper: 0.45 };
   /** Other fields. `b` is how much a long field is discounted for its length. */
   const FIELDS = { title: { b: 0.4 }, above: { b: 0.3, weight: 1.5 }, page: { b: 0.3, weight: 1.5 }, first: { b: 0.3, weight: 1 },
     text: { b: 0.65, weight: 1 }, more: { b: 0.5, weight: 0.6 } };
