@@ -1,7 +1,7 @@
 """The book's own search: a Sphinx extension that writes ``_static/search-index.js``, which works from disk.
 
 - The index has one record for each section, exercise, glossary term, symbol, exhibit, panel, preset, API entry and
-  paper. Its text is what a reader sees, without code, contents lists and TeX; ``assets/rank.js`` ranks it in the browser.
+  paper. Its text is what a reader sees, without code, contents lists and TeX; ``assets/rank.js`` ranks it.
 - ``search-aliases.json`` has words that readers type and the book doesn't use.
 - Sphinx's own index, its scripts and its page make room.
 """
@@ -58,11 +58,12 @@ GREEK = dict(
 )  # fmt: skip
 SIGNS = {
     **{name.rstrip("_"): letter for name, letter in GREEK.items()}, "cdot": "·", "times": "×", "le": "≤", "leq": "≤",
-    "ge": "≥", "geq": "≥", "ne": "≠", "neq": "≠", "approx": "≈", "to": "→", "rightarrow": "→", "leftarrow": "←", "mapsto": "↦",
-    "in": "∈", "infty": "∞", "pm": "±", "sum": "Σ", "prod": "Π", "sqrt": "√", "ell": "ℓ", "dots": "…", "ldots": "…",
-    "cdots": "…", "top": "ᵀ", "T": "ᵀ", "R": "ℝ", "C": "ℂ", "i": "i", "e": "e", "Re": "Re", "Im": "Im", "log": "log",
+    "ge": "≥", "geq": "≥", "ne": "≠", "neq": "≠", "approx": "≈", "to": "→", "rightarrow": "→", "leftarrow": "←",
+    "mapsto": "↦", "in": "∈", "infty": "∞", "pm": "±", "sum": "Σ", "prod": "Π", "sqrt": "√", "ell": "ℓ", "dots": "…",
+    "ldots": "…", "cdots": "…", "top": "ᵀ", "T": "ᵀ", "R": "ℝ", "C": "ℂ", "i": "i", "e": "e", "Re": "Re", "Im": "Im", "log": "log",
     "ln": "ln", "exp": "exp", "sin": "sin", "cos": "cos", "tan": "tan", "max": "max", "min": "min",
-    "softmax": "softmax", "diag": "diag", "quad": " ", "lfloor": "⌊", "rfloor": "⌋", "lceil": "⌈", "rceil": "⌉", "lvert": "|", "rvert": "|",
+    "softmax": "softmax", "diag": "diag", "quad": " ", "lfloor": "⌊", "rfloor": "⌋", "lceil": "⌈",
+    "rceil": "⌉", "lvert": "|", "rvert": "|",
     "mid": "|", "propto": "∝", "bmod": " mod ", "langle": "⟨", "rangle": "⟩", "sim": "~", "otimes": "⊗", "odot": "⊙",
 }  # fmt: skip
 NAKED = re.compile(
@@ -209,7 +210,7 @@ def code(node: nodes.Element) -> Iterator[str]:
 
 
 def shortened(said: str) -> tuple[str, str]:
-    """What of a section is shown, and the words that only the rest has: rows without three words, a very long text's end."""
+    """What of a section is shown, and the words of the rest: rows without three words, a very long text's end."""
     rows = [line for line in said.split("\n") if not any(map(TELLING.search, line.split(" · ")))]
     first = "\n".join(line for line in said.split("\n") if line not in set(rows))
     cut = len(first) if len(first) <= SHOWN else max(first.rfind(end, 0, SHOWN) + 1 for end in (". ", "\n")) or SHOWN
