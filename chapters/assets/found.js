@@ -26,7 +26,7 @@
   function places() {
     let id = location.hash.slice(1).split("?")[0];
     try { id = decodeURIComponent(id); } catch { /* not an address that anybody wrote */ }
-    const target = id ? document.getElementById(id) : document.querySelector("article.bd-article");
+    const target = id ? document.getElementById(id) : document.querySelector("article.bd-article section");
     if (!target) return [];
     return target.matches("dt") && target.nextElementSibling ? [target, target.nextElementSibling] : [target];
   }
@@ -34,8 +34,9 @@
   /** The ranges of what a pattern finds in the text of an element. */
   function ranges(/** @type {Element} */ place, /** @type {RegExp} */ wanted) {
     const found = [];
-    const walker = document.createTreeWalker(place, NodeFilter.SHOW_TEXT, (node) =>
-      node.parentElement?.closest(UNREAD) ? NodeFilter.FILTER_REJECT : NodeFilter.FILTER_ACCEPT);
+    const own = (/** @type {Element | null} */ around) => !place.matches("section") || around?.closest("section") === place;
+    const walker = document.createTreeWalker(place, NodeFilter.SHOW_TEXT, ({ parentElement: around }) =>
+      own(around) && !around?.closest(UNREAD) ? NodeFilter.FILTER_ACCEPT : NodeFilter.FILTER_REJECT); // a section in it is a result of its own
     while (walker.nextNode()) {
       const node = /** @type {Text} */ (walker.currentNode);
       for (const { index, 0: word } of node.data.matchAll(wanted)) {

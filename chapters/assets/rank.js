@@ -272,7 +272,7 @@ globalThis.posencSearch = (() => {
     covered.sort((a, b) => b.score - a.score || a.record - b.record);
     const looked = covered.slice(0, LOOKED).map((each) => ({ ...each, score: each.score * nearness(index, each.record, list) }));
     looked.sort((a, b) => b.score - a.score || a.record - b.record);
-    const stems = new Set(list.flatMap(({ ways }) => ways.flatMap((way) => way.stems)));
+    const stems = new Set(list.flatMap(({ ways }) => ways.flatMap((way) => way.stems.filter((each) => each.length > 1 || way.stems.length < 2))));
     return { results: mixed(index.book, looked).slice(0, limit), stems, concepts: list, unknown };
   }
 
@@ -347,7 +347,9 @@ globalThis.posencSearch = (() => {
   /** The words of a record that were found, as they stand there: the page of the result marks them. */
   function forMarking(/** @type {Book} */ book, /** @type {number} */ record, /** @type {Set<string>} */ wanted) {
     const text = `${book.title[record]} ${book.text[record]} ${book.more[record]}`;
-    return [...new Set(marked(text, wanted).flatMap(([piece, found]) => (found ? [piece.toLowerCase()] : [])))].slice(0, 12);
+    const found = marked(text, wanted).flatMap(([piece, hit]) => (hit ? [piece.toLowerCase()] : []));
+    const own = found.flatMap((piece) => (/[a-z_]\.[a-z_]/.test(piece) ? [piece, piece.slice(piece.lastIndexOf(".") + 1)] : [piece]));
+    return [...new Set(own)].slice(0, 12); // of posenc.RoPE, a page may have set the last part apart
   }
 
   return { read, rank, stem, words, forms, sentences, sentence, marked, excerpt, forMarking, said };
