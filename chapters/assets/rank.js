@@ -86,7 +86,15 @@ globalThis.posencSearch = (() => {
   }
 
   /** All stems of a text. */
-  const stems = (/** @type {string} */ text) => words(text).flatMap(({ word }) => [forms(word).whole, ...forms(word).parts]);
+  function stems(/** @type {string} */ text) {
+    const found = [];
+    for (const word of text.match(WORD) ?? []) {
+      const { whole, parts } = forms(word);
+      found.push(whole);
+      if (parts.length) found.push(...parts);
+    }
+    return found;
+  }
 
   /* ---- the index --------------------------------------------------------------------------------------------------- */
 
@@ -100,7 +108,7 @@ globalThis.posencSearch = (() => {
   const K = 1.3; // a word that is there again says less each time
 
   /** The first sentence of a text. */
-  const first = (/** @type {string} */ text) => sentences(text)[0] ?? "";
+  const first = (/** @type {string} */ text) => sentences(text.slice(0, 400))[0] ?? "";
 
   /** The fields of a record. @returns {Record<keyof typeof FIELDS, string>} */
   function fields(/** @type {Book} */ book, /** @type {number} */ i) {
