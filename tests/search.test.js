@@ -50,6 +50,27 @@ test("a title says more than a glossary term, and a term more than text", () => 
   assert.deepEqual(best("rotary"), [""]);
 });
 
+test("a chapter's title, a heading, a term and a sentence say less in this order", () => {
+  const same = "Something else is said here.";
+  const kinds = book([
+    ["section", 1, "text", "Other", "", `${same} A horizon. ${same} The horizon again.`, ""],
+    ["term", 2, "term", "horizon", "", same, ""],
+    ["section", 1, "heading", "Horizon", "", same, ""],
+    ["chapter", 1, "", "Horizon", "", same, ""],
+  ]);
+  const found = rank(read(kinds), "horizon").results.map(({ record }) => kinds.anchor[record]);
+  assert.deepEqual(found, ["", "heading", "term", "text"]);
+});
+
+test("both words in a text beat one of them in a title", () => {
+  const two = book([
+    ["section", 0, "one", "Needle, needle, needle", "", "The needle of a needle.", "needle"],
+    ["section", 1, "both", "Other", "", `${"A long text without them. ".repeat(8)}A needle. Then hay.`, ""],
+    ...Array.from({ length: 9 }, (_, i) => ["section", 1, `${i}`, "Hay", "", "Nothing.", ""]),
+  ]);
+  assert.equal(two.anchor[rank(read(two), "needle hay").results[0].record], "both");
+});
+
 test("all words beat some, and a word that nobody has is told", () => {
   const found = rank(index, "base 500000 qqqqqq");
   assert.deepEqual(found.unknown, ["qqqqqq"]);

@@ -261,6 +261,7 @@ globalThis.posencSearch = (() => {
     return all ? sum / all : 0;
   }
 
+  const ALL = 100; // a factor that no record without one of the words makes up for
   const LOOKED = 120; // of the best records, whose titles and sentences are looked at again
   const MANY = 3; // results of one page, after which others get a turn
 
@@ -276,7 +277,10 @@ globalThis.posencSearch = (() => {
         sums.set(id, { score: sum.score + weight, idf: sum.idf + concept.idf });
       }
     }
-    const covered = [...sums].map(([record, { score, idf }]) => ({ record, whole: idf > all - 1e-9, score: score * (idf / all) ** 2 }));
+    const covered = [...sums].map(([record, { score, idf }]) => {
+      const whole = idf > all - 1e-9;
+      return { record, whole, score: score * (whole ? ALL : (idf / all) ** 2) };
+    });
     covered.sort((a, b) => b.score - a.score || a.record - b.record);
     const looked = covered.slice(0, LOOKED).map((each) => ({ ...each, score: each.score * nearness(index, each.record, list) }));
     looked.sort((a, b) => b.score - a.score || a.record - b.record);
