@@ -6,9 +6,6 @@ const root = document.documentElement;
 root.dataset.mode ||= "auto";
 root.dataset.theme ||= matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
 
-/* From disk a page may not fetch another one, so the search shows titles without excerpts there. */
-if (location.protocol === "file:" && typeof DOCUMENTATION_OPTIONS === "object") DOCUMENTATION_OPTIONS.SHOW_SEARCH_SUMMARY = false;
-
 /* A click on the name of a column sorts a long table: numbers by their values, other cells by their text. */
 function sortable(table) {
   const body = table.tBodies[0], heads = [...table.tHead.rows[0].cells];
@@ -33,11 +30,6 @@ function sortable(table) {
 }
 
 document.addEventListener("DOMContentLoaded", () => {
-  /* The search looks words up in plain objects, which have a "constructor" and a "__proto__" before they hold any word. */
-  const index = typeof Search === "object" ? Search._index : null;
-  const bare = Object.create(null, { hasOwnProperty: { value: Object.prototype.hasOwnProperty } });
-  for (const words of index ? [index.terms, index.titleterms] : []) Object.setPrototypeOf(words, bare);
-
   const all = (selector, repair) => document.querySelectorAll(selector).forEach(repair);
   /* Buttons that have a tooltip for a name get one that says what they do; where there is text, the text is the name. */
   all(".primary-toggle", button => button.setAttribute("aria-label", "Show or hide the list of chapters"));
