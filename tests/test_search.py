@@ -404,4 +404,6 @@ def test_from_typing_to_marked_words_and_back(small: Path, open_page: Open) -> N
     field.fill("llama-3.1-8b")
     page.wait_for_selector("a.pe-hit")
     assert page.evaluate("document.scrollingElement.scrollWidth") <= 360
+    page.goto(small.as_uri() + "/chapters/bugs.html?highlight=500%E2%80%AF000+...+(+%5B+a-b#twelve-heads")
+    page.wait_for_function("CSS.highlights.get('pe-found')?.size === 1")
     assert not opened.problems

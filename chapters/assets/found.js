@@ -13,12 +13,12 @@
   /** The words that the address asks for. */
   function asked() {
     const query = new URLSearchParams(location.search).get("highlight") ?? "";
-    return query.split(/\s+/u).filter((word) => word && word.length <= LONG).slice(0, MOST);
+    return query.split(/[ \t\n]+/).filter((word) => /[\p{L}\p{N}]/u.test(word) && word.length <= LONG).slice(0, MOST);
   }
 
   /** Finds these words, whole, in any case. */
   function pattern(/** @type {string[]} */ words) {
-    const exact = words.map((word) => word.replace(/[.*+?^${}()|[\]\\/-]/g, "\\$&"));
+    const exact = words.map((word) => word.replace(/[.*+?^${}()|[\]\\/]/g, "\\$&").replace(/\u202f/g, "\\s")); // the index joins the parts of 500 000
     return new RegExp(`(?<![\\p{L}\\p{N}_])(?:${exact.join("|")})(?![\\p{L}\\p{N}_])`, "giu");
   }
 
