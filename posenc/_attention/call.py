@@ -1,7 +1,10 @@
 """Attention with position in it: one call, and the ways in which it is computed."""
 
+from functools import cache as memoized
+from inspect import signature
 from typing import Any, Literal, overload
 
+import torch
 from torch import Tensor
 
 from posenc._attention.cache import KVCache
@@ -126,6 +129,18 @@ def _plan(
     )
 
 
+def _takes_waves(turn: Any) -> bool:
+    """Whether a door that may have been replaced after its class was made still does; a compiler trusts the class."""
+    return torch.compiler.is_compiling() or "waves" in _parameters(
+        getattr(turn, "__func__", turn)
+    )
+
+
+@memoized
+def _parameters(door: Any) -> frozenset[str]:
+    return frozenset(signature(door).parameters)
+
+
 def _turned(
     encoding: Encoding, x: Tensor, plan: Plan, *, of_keys: bool, cached: bool = False
 ) -> Tensor:
@@ -134,7 +149,7 @@ def _turned(
     if of_keys:
         pos = plan.kpos(x.device) if cached else plan.new_kpos(x.device)
     turn = encoding.key if of_keys else encoding.query
-    if not encoding.takes_waves:
+    if not (encoding.takes_waves and _takes_waves(turn)):
         return turn(x, pos)
     turned: Tensor = turn(x, pos, waves=plan.waves(encoding, pos, x))  # type: ignore[call-arg]
     return turned

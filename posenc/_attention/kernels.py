@@ -258,9 +258,8 @@ def auto(
     """The fastest of them, and of what schemes say they are, for what is given."""
     if plan.block_mask is not None:
         return flex(q, k, v, encoding, plan, scale, dropout)
-    portable = (
-        torch.compiler.is_exporting() or torch.jit.is_tracing() or in_transform(q)
-    )  # type: ignore[attr-defined]
+    tracing: bool = torch.jit.is_tracing()  # type: ignore[attr-defined]
+    portable = torch.compiler.is_exporting() or tracing or in_transform(q)
     if portable or q.shape[2] == 0:
         return dense(q, k, v, encoding, plan, scale, dropout)
     if encoding.mix is not None:

@@ -63,6 +63,7 @@ class MultiheadAttention(nn.Module):
         in_proj_bias = (
             nn.Parameter(torch.empty(3 * embed_dim, **made)) if bias else None
         )
+        self.in_proj_bias: nn.Parameter | None
         self.register_parameter("in_proj_bias", in_proj_bias)
         self.out_proj = nn.Linear(embed_dim, embed_dim, bias=bias, **made)
         self.encoding = encoding

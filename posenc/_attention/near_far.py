@@ -108,13 +108,11 @@ def _near(
     )  # what fills the last block may see anything
     bias = bias.masked_fill(hidden, -torch.inf)
     grads = torch.is_grad_enabled() and any(x.requires_grad for x in (q, k, v, bias))
-    if not (
-        q.is_cuda or grads or split.values is not None
-    ):  # a kernel has no gradient of a bias, and no weights
+    # A kernel has no gradient of a bias, and no weights.
+    if not (q.is_cuda or grads or split.values is not None):
+        hq, hk, hv = (x.flatten(1, 2) for x in (q, k, v))
         z, lse = with_lse(
-            *(x.flatten(1, 2) for x in (q, k, v)),
-            scale,
-            bias.expand(*q.shape[:4], -1).flatten(1, 2),
+            hq, hk, hv, scale, bias.expand(*q.shape[:4], -1).flatten(1, 2)
         )
         z, lse = (
             x.to(wide).unflatten(1, (-1, count)).flatten(2, 3)[:, :, :length]

@@ -220,9 +220,8 @@ class Plan:
 
     def qpos(self, device: torch.device | None = None) -> Tensor:
         """Where the queries lie, (L,) or (B, L), for an encoding to look up: padding is at 0."""
-        return self._once(
-            ("qpos", device), lambda: self._places(self._own["pos"], device)
-        )  # type: ignore[arg-type]
+        pos: Any = self._own["pos"]
+        return self._once(("qpos", device), lambda: self._places(pos, device))
 
     def kpos(self, device: torch.device | None = None) -> Tensor:
         """Where all keys lie, (L,) or (B, L), those in the cache included."""
@@ -455,7 +454,9 @@ class Plan:
         self, batch: int, device: torch.device
     ) -> tuple[Any, int | None, None, int, int]:
         """Causality of positions in any order, without a mask of all pairs; and the sizes of its block mask."""
-        qpos, kpos = (_signed(pos) for pos in (self.qpos(device), self.kpos(device)))
+        qpos, kpos = (
+            _rows(_signed(pos)) for pos in (self.qpos(device), self.kpos(device))
+        )
         if qpos.ndim == kpos.ndim == 1:
             return (lambda b, h, i, j: kpos[j] <= qpos[i]), None, None, *self.lengths
         rows, columns = qpos.expand(batch, -1), kpos.expand(batch, -1)

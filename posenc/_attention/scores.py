@@ -12,8 +12,8 @@ from posenc._require import require_broadcast, require_positions, require_tensor
 
 
 def attention_scores(
-    q: Tensor, k: Tensor, encoding: Encoding, qpos: Positions | Plan, kpos: Positions | None = None, *,
-    scale: float | None = None,
+    q: Tensor, k: Tensor, encoding: Encoding, qpos: Positions | Plan,
+    kpos: Positions | None = None, *, scale: float | None = None,
 ) -> Tensor:  # fmt: skip
     """Scores of q and k that went through `encoding.query` and `encoding.key`: ρ_ij(q_i · k_j · scale + b_ij).
 
@@ -56,8 +56,9 @@ def attention_scores(
 
 
 def attention_weights(
-    q: Tensor, k: Tensor, encoding: Encoding, qpos: Positions | Plan, kpos: Positions | None = None, *,
-    causal: bool = True, mask: Tensor | None = None, scale: float | None = None,
+    q: Tensor, k: Tensor, encoding: Encoding, qpos: Positions | Plan,
+    kpos: Positions | None = None, *, causal: bool = True,
+    mask: Tensor | None = None, scale: float | None = None,
 ) -> Tensor:  # fmt: skip
     """Weights of q and k that went through `encoding.query` and `encoding.key`: softmax_j of `attention_scores`.
 
