@@ -1,0 +1,316 @@
+"""`identify`: what rotation, bias or window is this?"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from posenc.audit.adapters.protocol import Unfit, kind
+from posenc.audit.identification import biases, given, pairs, phases, roundings, scalings
+from posenc.audit.identification.biases import FoundBias
+from posenc.audit.identification.given import Dump
+from posenc.audit.identification.rotation import FoundRotation
+
+Found = FoundRotation | FoundBias
+
+
+def identify(what: Any, dim: int | None = None, *, heads: str | None = None) -> Found:
+    """What rotation, bias or window is this?
+
+    Rotations are told from vectors before and after. The partner of a channel is the one that explains it; the angle of
+    a pair against the position is a line, whose slope is the frequency; frequencies tell base and scaling. A bias is a
+    function of distance: a line for ALiBi, steps for T5, and an end for a window.
+
+    Args:
+        what: A function `(x, positions) -> x'` with its `dim`; or `(before, after, positions)`; or a dict, a `.npz` or
+            a `.safetensors` with arrays of these names. Vectors are (L, d), (B, H, L, d) or (B, L, H, d), positions
+            (L,), (B, L), or (A, B, L) for A axes. For a bias, a tensor (H, L, L) or (L, L), boolean or with -inf where
+            keys are hidden; a function `(q_positions, k_positions)` of it; a score function of flex attention,
+            `(score, b, h, q_idx, kv_idx)`; or an encoding of posenc.
+        dim: Channels of a head, which a function of vectors needs.
+        heads: "first" for (B, H, L, d), "last" for (B, L, H, d). Default: recognised.
+
+    Returns:
+        A `FoundRotation` or a `FoundBias`: print it. What cannot be told is in `notes` and `intervals`.
+
+    Raises:
+        ValueError: if nothing turns, it is no rotation, or positions are too few; the message says what to give.
+
+    Example:
+        >>> from posenc import frequencies, rotate
+        >>> from posenc.audit import identify
+        >>> def apply_rope(x, positions):
+        ...     return rotate(x, positions, frequencies(64, 500_000.0), layout="half")
+        >>> r = identify(apply_rope, dim=64)
+        >>> r.layout, r.base, r.rotary_dim, r.scaling, r.rounding
+        ('half', 500000.0, 64, 'none', 'float32')
+    """
+    if heads not in (None, "first", "last"):
+        raise Unfit(f'heads is {heads!r}: use "first" for (B, H, L, d), "last" for (B, L, H, d), or leave it out')
+    with torch.no_grad():
+        return _asked(what, dim, heads)
+
+
+def _asked(what: Any, dim: int | None, heads: str | None) -> Found:
+    if isinstance(what, str | os.PathLike):
+        what = given.read(what)
+    if isinstance(what, Mapping):
+        if "bias" in what:
+            return biases.bias_of(what["bias"])
+        what = given.triple(what)
+    if isinstance(what, tuple | list) and len(what) == 3:
+        return _clearest(given.dump(*what, heads=heads))
+    if isinstance(what, Tensor) or hasattr(what, "__array__"):
+        return biases.bias_of(what)
+    if not callable(what) and not hasattr(what, "score_bias"):
+        raise Unfit(
+            f"{kind(what)} is no rotation: give a function (x, positions) with dim=…, (before, after, positions), or "
+            f"a .npz or .safetensors with these"
+        )
+    if (bias := biases.bias_called(what)) is not None:
+        return bias
+    if hasattr(what, "query") and hasattr(what, "key") and not isinstance(what, type):  # an encoding of posenc
+        dim = dim or getattr(what, "head_dim", None)
+        what = what.query
+    if dim is None:
+        raise Unfit("a function takes dim as well, the channels of a head: identify(function, dim=64)")
+    return _of_texts(given.called(what, dim, heads))
+
+
+def _clearest(dumps: list[Dump]) -> FoundRotation:
+    """The reading of a dump that leaves least unexplained; where the axis of tokens could be either, both are tried."""
+    found: list[FoundRotation] = []
+    problem: Exception | None = None
+    for each in dumps:
+        try:
+            found.append(rotation_of(each))
+        except ValueError as error:
+            problem = problem or error
+    if not found:
+        assert problem is not None
+        raise problem
+    found.sort(key=lambda r: r.residual)
+    if len(found) > 1 and found[1].residual < 3 * found[0].residual + 1e-12 and found[0].frequencies != found[1].frequencies:
+        raise Unfit('tokens could be either axis: say heads="first" for (B, H, L, d) or heads="last" for (B, L, H, d)')
+    return found[0]
+
+
+def _of_texts(texts: list[Dump]) -> FoundRotation:
+    """Of a function's answers: those near, and those in longer texts, whose angles may be others."""
+    near = rotation_of(texts[0])
+    if len(texts) == 1:
+        return replace(near, notes=(*near.notes, f"It takes positions up to {given.NEAR - 1} and raises farther out."))
+    try:
+        last = rotation_of(texts[-1])
+    except Unfit:
+        last = None
+    if last is not None and _same(near, last, texts[0]):
+        return _closer(near, last)
+    lengths = [given.MIDDLE + 1, given.FAR + 1][: len(texts) - 1]
+    farther = []
+    for each in texts[1:]:
+        try:
+            farther.append(rotation_of(each))
+        except Unfit:
+            return replace(near, notes=(*near.notes, "Far out the angles are no line: rounding, or a table that is cut."))
+    return _by_length(near, farther, lengths)
+
+
+def _same(near: FoundRotation, far: FoundRotation, text: Dump) -> bool:
+    """Whether two texts turn alike: as far as the shorter one can tell."""
+    n = min(len(near.frequencies), len(far.frequencies))
+    off = max(abs(a - b) for a, b in zip(near.frequencies[:n], far.frequencies[:n], strict=True))
+    return off * float(text.positions.max()) < 20 * max(near.residual, 1e-6)
+
+
+def _closer(near: FoundRotation, far: FoundRotation) -> FoundRotation:
+    """The long text sees slow planes; rounding and residual are those of the short one where they differ."""
+    if far.residual > 100 * near.residual + 1e-6 and far.rounding == "unknown":
+        return replace(near, notes=(*near.notes, f"Far out {far.residual:.1g} stays unexplained."))
+    coarse = {"bfloat16": 3, "float16": 2, "float32": 1, "float64": 0, "unknown": -1}
+    closer = near if coarse[near.rounding] >= coarse[far.rounding] else far
+    return replace(far, rounding=closer.rounding, rounded=closer.rounded, residual=near.residual)
+
+
+def _by_length(near: FoundRotation, farther: list[FoundRotation], lengths: list[int]) -> FoundRotation:
+    """Frequencies that change with the length: dynamic NTK or LongRoPE."""
+    planes = len(near.frequencies)
+    if near.scaling == "none" and near.base and all(each.scaling in ("none", "ntk") for each in farther) and planes > 1:
+        d = near.rotary_dim
+        stretch = [(near.frequencies[-1] / each.frequencies[-1]) for each in farther]
+        notes, factor, trained, intervals = (), None, None, {}
+        if len(stretch) == 2:
+            rate = (stretch[1] - stretch[0]) / (lengths[1] - lengths[0])
+            factor = 1 - (stretch[0] - rate * lengths[0])
+            factor = scalings.nice(factor, factor * (1 - 2e-3) - 1e-3, factor * (1 + 2e-3) + 1e-3)
+            trained = scalings._length(factor / rate * 0.995, factor / rate * 1.005)
+        else:
+            notes = ("one longer text was taken, so factor and length in training trade off",)
+            intervals = {"factor": (1.0, math.inf)}
+        return replace(
+            near, scaling="dynamic", factor=factor, trained=trained, intervals=near.intervals | intervals,
+            notes=(*near.notes, *notes, f"Frequencies change with the length of the text: in one of {lengths[0]:,} tokens the base is "
+                   f"{(farther[0].frequencies[0] / farther[0].frequencies[-1]) ** (d / (d - 2)):,.5g}"),
+        )  # fmt: skip
+    far = farther[-1]
+    grow = [a / b for a, b in zip(near.frequencies, far.frequencies, strict=False)]
+    bound = min(r.intervals.get("base", (1, math.inf))[1] for r in (near, far))
+    base = near.base if near.scaling == "none" else None
+    intervals = dict(near.intervals) if base is not None else {"base": (1.0, bound)}
+    return replace(
+        near, scaling="longrope", base=base, factor=None, intervals=intervals,
+        notes=(*(() if base else near.notes), f"Frequencies change with the length of the text, by factors from {min(grow):.4g} to {max(grow):.4g}: "
+               "two lists of divisors, of which only the ratio can be told where no list is known"),
+    )  # fmt: skip
+
+
+def rotation_of(dump: Dump) -> FoundRotation:
+    """The rotation of vectors before and after.
+
+    Raises:
+        Unfit: if there is none, or what was given cannot tell it.
+    """
+    seen = pairs.pairs_of(dump)
+    lines = phases.phases_of(dump, seen)
+    return _told(dump, seen, lines)
+
+
+def _told(dump: Dump, seen: pairs.Pairs, lines: phases.Phases) -> FoundRotation:
+    d = dump.before.shape[1]
+    notes: list[str] = []
+    size = lines.slopes.abs()
+    visible = size > 3 * lines.spread
+    if not bool(visible.any()):
+        raise Unfit(
+            "channels turn by the same angle at every position: positions are not read, or all rows have one position"
+        )
+    signs = lines.slopes[visible].sign()
+    direction = int(signs[0]) if bool((signs == signs[0]).all()) else 0
+    several = dump.positions.shape[1] > 1 and len(set(lines.axis[visible].tolist())) > 1
+    order = torch.arange(len(size))
+    if seen.layout != "other" and not several and _rises(size, visible):
+        order = order.flip(0)
+        notes.append("The slowest pair comes first: published models have the fastest first")
+    size, spread = size[order], lines.spread[order]
+    chosen = tuple(seen.pairs[n] for n in order.tolist())
+    offset, miss = phases.offset_of(lines)
+    quiet = float(lines.noise[visible].median())
+    if miss > max(30 * quiet, 1e-3):
+        notes.append("At position 0 the planes stand at angles that no single offset explains: phases of their own?")
+        offset = 0.0
+    elif abs(offset) <= max(1e-4, 3 * float((lines.spread / lines.slopes.abs())[visible].min())):
+        offset = 0.0
+    gains = lines.gain[visible]
+    amplitude = float(gains.median())
+    if float((gains - amplitude).abs().max()) > 0.02 * amplitude and not bool(lines.growth.any()):
+        notes.append("Planes are multiplied by different numbers: a norm or a gain lies between before and after?")
+    growth = 0.0
+    if bool(lines.growth.any()):
+        growth = float(lines.growth[visible][0])
+        notes.append("Lengths change with the position, plane by plane: xPos; keys have the inverse")
+    fine = 3e-4 if dump.grain in roundings.COARSE else 1e-6
+    amplitude = 1.0 if abs(amplitude - 1) < fine else amplitude
+    rotary, named = _scaled(d, seen, size, spread, visible[order], amplitude, several, lines, notes)
+    ideal = size if named.ideal is None else named.ideal[: len(size)]
+    back = torch.empty_like(ideal)
+    back[order] = ideal
+    signed = back * torch.where(visible, lines.slopes.sign(), torch.full_like(back, float(direction or 1)))
+    residual = _residual(dump, seen, lines)
+    rounding, rounded = "unknown", ""
+    if not bool(lines.growth.any()) and not (miss > max(30 * quiet, 1e-3)):
+        rounding, rounded = roundings.rounding_of(dump, seen.pairs, signed, lines.axis, offset, amplitude, residual)
+    if math.isfinite(lines.step) and lines.step > 1:
+        notes.append(f"Positions are {lines.step:g} apart, so angles per position are known up to 2π/{lines.step:g} only")
+    return FoundRotation(
+        dim=d, layout=seen.layout, pairs=chosen, rotary_dim=rotary, frequencies=tuple(size.tolist()), base=named.base,
+        scaling=named.kind, factor=named.factor, offset=float(offset), direction=direction, amplitude=amplitude,
+        rounding=rounding, rounded=rounded, residual=residual, trained=named.trained, growth=growth,
+        axes=tuple(lines.axis[order].tolist()) if dump.positions.shape[1] > 1 else (), heads=dump.heads,
+        words=seen.words, intervals=named.intervals, alternatives=named.alternatives,
+        notes=tuple(dict.fromkeys([*notes, *named.notes])),
+    )  # fmt: skip
+
+
+def _rises(size: Tensor, visible: Tensor) -> bool:
+    """Whether frequencies rise from plane to plane."""
+    f = size[visible]
+    return len(f) > 1 and bool((f[1:] > f[:-1]).all())
+
+
+def _scaled(
+    d: int, seen: pairs.Pairs, size: Tensor, spread: Tensor, visible: Tensor, amplitude: float, several: bool,
+    lines: phases.Phases, notes: list[str],
+) -> tuple[int, scalings.Scaling]:  # fmt: skip
+    """The channels that share the frequencies, and what explains them."""
+    if several or lines.axis.unique().numel() > 1:
+        parts = []
+        for a in lines.axis.unique().tolist():
+            mine = lines.axis == a
+            found = _explained(size[mine], spread[mine], 2 * int(mine.sum()), amplitude)
+            parts.append(f"axis {a}: {int(mine.sum())} planes" + (f", base {found.base:,.6g}" if found.base else ""))
+        notes.append("; ".join(parts))
+        whole = _explained(*_sorted(size, spread), seen.block, amplitude)
+        return seen.block, whole
+    rotary = seen.block
+    named = _explained(size, spread, rotary, amplitude)
+    if seen.layout == "half" and len(seen.pairs) < rotary // 2:
+        missing = float(size[-1]) ** ((len(size)) / max(len(size) - 1, 1)) if len(size) > 1 else 0.0
+        span_noise = float(spread.max())
+        if missing > 10 * span_noise and len(size) > 1:
+            named = replace(named, kind="proportional" if named.kind in ("none", "linear") else named.kind)
+            notes.append(f"Partners are {rotary // 2} channels apart, and {rotary // 2 - len(size)} slower planes stand still")
+        else:
+            named = scalings._hidden(named, len(size), rotary // 2 - len(size), rotary)
+    if seen.layout == "interleaved" and seen.open and len(size) > 1:
+        step = float(size[-1] / size[0]) ** (1 / (len(size) - 1))
+        if float(size[-1]) * step < 10 * float(spread.max()):
+            named = replace(named, intervals=named.intervals | {"rotary_dim": (float(rotary), float(d))})
+            notes.append(f"Channels from {seen.pairs[-1][1] + 1} on may turn, too slowly to be seen: rotary_dim is {rotary} or more, and with it the base is another")
+        elif named.base and named.kind == "none":
+            whole = named.base ** (d / rotary)
+            if scalings._digits(float(f"{whole:.6e}")) <= 2 < scalings._digits(named.base):
+                named = replace(named, base=scalings.nice(whole, whole * (1 - 1e-4), whole * (1 + 1e-4)), kind="proportional",
+                                intervals={"base": tuple(e ** (d / rotary) for e in named.intervals["base"])})  # fmt: skip
+                rotary = d
+            else:
+                notes.append(
+                    f"The same frequencies come from p-RoPE over all {d} channels with base {whole:,.6g}: with neighbours as "
+                    f"partners the two cannot be told apart"
+                )
+    return rotary, named
+
+
+def _sorted(size: Tensor, spread: Tensor) -> tuple[Tensor, Tensor]:
+    order = size.argsort(descending=True)
+    return size[order], spread[order]
+
+
+def _explained(size: Tensor, spread: Tensor, dims: int, amplitude: float) -> scalings.Scaling:
+    """The family of frequencies, also where they are rounded to 16 bits."""
+    found = scalings.explained(size, spread, dims, amplitude)
+    if found.kind != "unknown" or len(size) < 3:
+        return found
+    for floor, dtype in ((6e-4, torch.float16), (4.5e-3, torch.bfloat16)):
+        coarse = scalings.explained(size, spread, dims, amplitude, floor)
+        if coarse.ideal is None:
+            continue
+        rounded = coarse.ideal[: len(size)].to(dtype).double()
+        if bool(((size - rounded).abs() <= 3 * spread + 2e-6 * size).double().mean() > 0.9):
+            note = f"Frequencies are rounded to {str(dtype).removeprefix('torch.')}"
+            return replace(coarse, notes=(*coarse.notes, note))
+    return found
+
+
+def _residual(dump: Dump, seen: pairs.Pairs, lines: phases.Phases) -> float:
+    """What the fitted lines leave unexplained."""
+    i, j = (torch.tensor(each) for each in zip(*seen.pairs, strict=True))
+    x, y = torch.complex(dump.before[:, i], dump.before[:, j]), torch.complex(dump.after[:, i], dump.after[:, j])
+    p = dump.positions[:, lines.axis]
+    z = torch.polar(lines.gain * (lines.growth * p).exp(), p * lines.slopes + lines.start)
+    return float(((y - z * x).abs().square().mean() / y.abs().square().mean().clamp(min=1e-30)).sqrt())
