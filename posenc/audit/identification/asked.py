@@ -105,14 +105,14 @@ def _of_texts(texts: list[Dump]) -> FoundRotation:
     """Of a function's answers: those near, and those in longer texts, whose angles may be others."""
     near = rotation_of(texts[0])
     if len(texts) == 1:
-        return replace(near, notes=(*near.notes, f"It takes positions up to {given.NEAR - 1} and raises farther out."))
+        return replace(near, notes=(*near.notes, f"It answers at positions up to {given.NEAR - 1}, and raises in a text that ends at {given.ENDS[-1]}."))
     try:
         last = rotation_of(texts[-1])
     except Unfit:
         last = None
     if last is not None and _same(near, last, texts[0]):
         return _closer(near, last)
-    lengths = [given.MIDDLE + 1, given.FAR + 1][: len(texts) - 1]
+    lengths = [int(text.positions.max()) + 1 for text in texts[1:]]
     farther = []
     for each in texts[1:]:
         try:
@@ -178,7 +178,12 @@ def rotation_of(dump: Dump) -> FoundRotation:
     """
     seen = pairs.pairs_of(dump)
     lines = phases.phases_of(dump, seen)
-    return _told(dump, seen, lines)
+    if lines.step > 1 and math.isfinite(lines.step) and seen.layout != "other":
+        lines = replace(lines, slopes=phases.unfolded(lines))
+    found = _told(dump, seen, lines)
+    if found.residual > 0.3:
+        raise Unfit(phases.OUT_OF_PLACE)
+    return found
 
 
 def _told(dump: Dump, seen: pairs.Pairs, lines: phases.Phases) -> FoundRotation:
@@ -192,9 +197,11 @@ def _told(dump: Dump, seen: pairs.Pairs, lines: phases.Phases) -> FoundRotation:
         )
     signs = lines.slopes[visible].sign()
     direction = int(signs[0]) if bool((signs == signs[0]).all()) else 0
-    several = dump.positions.shape[1] > 1 and len(set(lines.axis[visible].tolist())) > 1
     order = torch.arange(len(size))
-    if seen.layout != "other" and not several and _rises(size, visible):
+    one_axis = len(set(lines.axis[visible].tolist())) == 1
+    if seen.layout == "other":
+        order = size.argsort(descending=True, stable=True)
+    elif one_axis and _rises(size, visible):
         order = order.flip(0)
         notes.append("The slowest pair comes first: published models have the fastest first")
     size, spread = size[order], lines.spread[order]
@@ -206,21 +213,17 @@ def _told(dump: Dump, seen: pairs.Pairs, lines: phases.Phases) -> FoundRotation:
         offset = 0.0
     elif abs(offset) <= max(1e-4, 3 * float((lines.spread / lines.slopes.abs())[visible].min())):
         offset = 0.0
-    gains = lines.gain[visible]
-    amplitude = float(gains.median())
-    if float((gains - amplitude).abs().max()) > 0.02 * amplitude and not bool(lines.growth.any()):
-        notes.append("Planes are multiplied by different numbers: a norm or a gain lies between before and after?")
-    growth = 0.0
-    if bool(lines.growth.any()):
-        growth = float(lines.growth[visible][0])
-        notes.append("Lengths change with the position, plane by plane: xPos; keys have the inverse")
-    fine = 3e-4 if dump.grain in roundings.COARSE else 1e-6
-    amplitude = 1.0 if abs(amplitude - 1) < fine else amplitude
-    rotary, named = _scaled(d, seen, size, spread, visible[order], amplitude, several, lines, notes)
-    ideal = size if named.ideal is None else named.ideal[: len(size)]
+    amplitude, growth = _lengths(lines, visible, quiet, notes)
+    chosen, rotary, named = _scaled(d, seen, chosen, size, spread, visible[order], amplitude, lines, order, notes)
+    count = len(chosen)
+    if named.kind == "yarn" and named.factor and abs(amplitude - (0.1 * math.log(named.factor) + 1)) < max(quiet, 1e-6):
+        amplitude = 0.1 * math.log(named.factor) + 1
+    ideal = size.clone() if named.ideal is None else torch.cat((named.ideal[: len(size)], size[len(named.ideal) :]))
+    ideal[count:] = 0
     back = torch.empty_like(ideal)
     back[order] = ideal
     signed = back * torch.where(visible, lines.slopes.sign(), torch.full_like(back, float(direction or 1)))
+    size = size[:count]
     residual = _residual(dump, seen, lines)
     rounding, rounded = "unknown", ""
     if not bool(lines.growth.any()) and not (miss > max(30 * quiet, 1e-3)):
@@ -231,7 +234,7 @@ def _told(dump: Dump, seen: pairs.Pairs, lines: phases.Phases) -> FoundRotation:
         dim=d, layout=seen.layout, pairs=chosen, rotary_dim=rotary, frequencies=tuple(size.tolist()), base=named.base,
         scaling=named.kind, factor=named.factor, offset=float(offset), direction=direction, amplitude=amplitude,
         rounding=rounding, rounded=rounded, residual=residual, trained=named.trained, growth=growth,
-        axes=tuple(lines.axis[order].tolist()) if dump.positions.shape[1] > 1 else (), heads=dump.heads,
+        axes=tuple(lines.axis[order].tolist())[:count] if dump.positions.shape[1] > 1 else (), heads=dump.heads,
         words=seen.words, intervals=named.intervals, alternatives=named.alternatives,
         notes=tuple(dict.fromkeys([*notes, *named.notes])),
     )  # fmt: skip
@@ -243,47 +246,76 @@ def _rises(size: Tensor, visible: Tensor) -> bool:
     return len(f) > 1 and bool((f[1:] > f[:-1]).all())
 
 
+def _lengths(lines: phases.Phases, visible: Tensor, quiet: float, notes: list[str]) -> tuple[float, float]:
+    """What rotated channels are multiplied by, and by how much that grows per position."""
+    gains = lines.gain[visible]
+    amplitude, growth = float(gains.median()), 0.0
+    if bool(lines.growth.any()):
+        growth = float(lines.growth[visible][0])
+        notes.append("Lengths change with the position, plane by plane: xPos; keys have the inverse")
+    elif float((gains - amplitude).abs().max()) > 0.02 * amplitude:
+        notes.append("Planes are multiplied by different numbers: a norm or a gain lies between before and after?")
+    return (1.0 if abs(amplitude - 1) < max(1e-6, quiet) else amplitude), growth
+
+
 def _scaled(
-    d: int, seen: pairs.Pairs, size: Tensor, spread: Tensor, visible: Tensor, amplitude: float, several: bool,
-    lines: phases.Phases, notes: list[str],
-) -> tuple[int, scalings.Scaling]:  # fmt: skip
-    """The channels that share the frequencies, and what explains them."""
-    if several or lines.axis.unique().numel() > 1:
-        parts = []
-        for a in lines.axis.unique().tolist():
-            mine = lines.axis == a
-            found = _explained(size[mine], spread[mine], 2 * int(mine.sum()), amplitude)
-            parts.append(f"axis {a}: {int(mine.sum())} planes" + (f", base {found.base:,.6g}" if found.base else ""))
-        notes.append("; ".join(parts))
-        whole = _explained(*_sorted(size, spread), seen.block, amplitude)
-        return seen.block, whole
-    rotary = seen.block
-    named = _explained(size, spread, rotary, amplitude)
-    if seen.layout == "half" and len(seen.pairs) < rotary // 2:
-        missing = float(size[-1]) ** ((len(size)) / max(len(size) - 1, 1)) if len(size) > 1 else 0.0
-        span_noise = float(spread.max())
-        if missing > 10 * span_noise and len(size) > 1:
-            named = replace(named, kind="proportional" if named.kind in ("none", "linear") else named.kind)
-            notes.append(f"Partners are {rotary // 2} channels apart, and {rotary // 2 - len(size)} slower planes stand still")
-        else:
-            named = scalings._hidden(named, len(size), rotary // 2 - len(size), rotary)
-    if seen.layout == "interleaved" and seen.open and len(size) > 1:
-        step = float(size[-1] / size[0]) ** (1 / (len(size) - 1))
-        if float(size[-1]) * step < 10 * float(spread.max()):
-            named = replace(named, intervals=named.intervals | {"rotary_dim": (float(rotary), float(d))})
-            notes.append(f"Channels from {seen.pairs[-1][1] + 1} on may turn, too slowly to be seen: rotary_dim is {rotary} or more, and with it the base is another")
-        elif named.base and named.kind == "none":
-            whole = named.base ** (d / rotary)
-            if scalings._digits(float(f"{whole:.6e}")) <= 2 < scalings._digits(named.base):
-                named = replace(named, base=scalings.nice(whole, whole * (1 - 1e-4), whole * (1 + 1e-4)), kind="proportional",
-                                intervals={"base": tuple(e ** (d / rotary) for e in named.intervals["base"])})  # fmt: skip
-                rotary = d
-            else:
-                notes.append(
-                    f"The same frequencies come from p-RoPE over all {d} channels with base {whole:,.6g}: with neighbours as "
-                    f"partners the two cannot be told apart"
-                )
-    return rotary, named
+    d: int, seen: pairs.Pairs, chosen: tuple[tuple[int, int], ...], size: Tensor, spread: Tensor, visible: Tensor,
+    amplitude: float, lines: phases.Phases, order: Tensor, notes: list[str],
+) -> tuple[tuple[tuple[int, int], ...], int, scalings.Scaling]:  # fmt: skip
+    """The pairs that turn, the channels that share the frequencies, and what explains these."""
+    noisy = float(lines.noise[lines.slopes.abs() > 3 * lines.spread].median()) > 1e-4
+    used = lines.axis[order][visible].unique().tolist()
+    if len(used) > 1:
+        read = {}
+        for a in used:
+            mine = (lines.axis[order] == a) & visible
+            read[a] = (int(mine.sum()), _explained(*_sorted(size[mine], spread[mine]), 2 * int(mine.sum()), amplitude, noisy))
+        notes.append("; ".join(
+            f"axis {a} turns {n} planes" + (f", base {one.base:,.6g}" if one.base else "") for a, (n, one) in read.items()
+        ))  # fmt: skip
+        first = next(iter(read.values()))[1]
+        alike = all((one.kind, one.base, one.factor) == (first.kind, first.base, first.factor) for _, one in read.values())
+        named = replace(first, ideal=None) if alike else scalings.Scaling("unknown", None, None, None)
+        return chosen, 2 * len(chosen), named
+    last = int(visible.nonzero().max()) + 1
+    if seen.layout == "other":
+        return chosen[:last], 2 * last, _explained(*_sorted(size[:last], spread[:last]), 2 * last, amplitude, noisy)
+    planes = len(chosen)
+    if last == planes:
+        return chosen, 2 * planes, _explained(size, spread, 2 * planes, amplitude, noisy)
+    step = float(size[last - 1] / size[0]) ** (1 / (last - 1)) if last > 1 else 0.0
+    hidden = float(size[last - 1]) * step < 5 * float(spread[last])  # whether the next plane could be seen to turn
+    if seen.layout == "half":
+        if hidden:
+            return chosen, 2 * planes, _explained(size, spread, 2 * planes, amplitude, noisy)
+        named = _explained(size[:last], spread[:last], 2 * planes, amplitude, noisy)
+        notes.append(f"Partners are {planes} channels apart, and {planes - last} slower planes stand still")
+        if named.kind in ("none", "linear", "ntk"):
+            named = replace(named, kind="proportional", factor=1.0 if named.kind != "linear" else named.factor)
+        return chosen[:last], 2 * planes, named
+    if hidden:
+        widths = [w for w in range(2 * planes, 2 * last - 1, -2)]
+        read = [(w, _explained(size[: w // 2], spread[: w // 2], w, amplitude, noisy)) for w in (widths[0], *(w for w in widths[1:] if d % w == 0))]
+        width, named = next((r for r in read if r[1].base and scalings._digits(r[1].base) <= 2 and r[1].base <= 2e7), read[0])
+        notes.append(
+            f"Channels from {chosen[last - 1][1] + 1} on may turn, too slowly to be seen between these positions: rotary_dim is {2 * last} or "
+            f"more, and the base goes with it"
+        )
+        named = replace(named, intervals=named.intervals | {"rotary_dim": (float(2 * last), float(2 * planes))})
+        return chosen[: width // 2], width, named
+    named = _explained(size[:last], spread[:last], 2 * last, amplitude, noisy)
+    if named.base and named.kind == "none":
+        power = planes / last
+        whole = named.base**power
+        if scalings._digits(float(f"{whole:.5e}")) <= 2 < scalings._digits(named.base):
+            low, high = (e**power for e in named.intervals["base"])
+            named = replace(named, base=scalings.nice(whole, low, high), kind="proportional", intervals={"base": (low, high)})
+            return chosen[:last], 2 * planes, named
+        notes.append(
+            f"The same frequencies come from p-RoPE over all {2 * planes} channels with base {whole:,.6g}: with neighbours as "
+            f"partners the two cannot be told apart"
+        )
+    return chosen[:last], 2 * last, named
 
 
 def _sorted(size: Tensor, spread: Tensor) -> tuple[Tensor, Tensor]:
@@ -291,17 +323,24 @@ def _sorted(size: Tensor, spread: Tensor) -> tuple[Tensor, Tensor]:
     return size[order], spread[order]
 
 
-def _explained(size: Tensor, spread: Tensor, dims: int, amplitude: float) -> scalings.Scaling:
-    """The family of frequencies, also where they are rounded to 16 bits."""
+def _explained(size: Tensor, spread: Tensor, dims: int, amplitude: float, noisy: bool) -> scalings.Scaling:
+    """The family of frequencies, also where they, or the angles, are rounded to 16 bits."""
     found = scalings.explained(size, spread, dims, amplitude)
-    if found.kind != "unknown" or len(size) < 3:
+    if found.kind not in ("unknown", "yarn", "llama3") or len(size) < 3:
+        return found
+    if noisy:  # rounding of angles is no white noise, and slopes are a little off
+        for floor in (3e-4, 1e-3, 4e-3):
+            coarse = scalings.explained(size, spread, dims, amplitude, floor)
+            if coarse.kind in ("none", "linear") or (coarse.kind != "unknown" and floor < 4e-3 and (coarse.factor or 0) > 1.2):
+                return coarse
+    if found.kind != "unknown":
         return found
     for floor, dtype in ((6e-4, torch.float16), (4.5e-3, torch.bfloat16)):
         coarse = scalings.explained(size, spread, dims, amplitude, floor)
         if coarse.ideal is None:
             continue
         rounded = coarse.ideal[: len(size)].to(dtype).double()
-        if bool(((size - rounded).abs() <= 3 * spread + 2e-6 * size).double().mean() > 0.9):
+        if float(((size - rounded).abs() <= 3 * spread + 2e-6 * size).double().mean()) > 0.9:
             note = f"Frequencies are rounded to {str(dtype).removeprefix('torch.')}"
             return replace(coarse, notes=(*coarse.notes, note))
     return found

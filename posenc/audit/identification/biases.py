@@ -6,7 +6,7 @@ import inspect
 import itertools
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -19,6 +19,9 @@ from posenc.schemes.t5 import t5_bucket
 
 HIDDEN = -1e4  # numbers below it hide a key, as transformers' finfo.min does
 SHORT, LONG = 96, 700  # how far a function is asked: all pairs, and one query with all keys
+
+
+MOST_HEADS = 64
 
 
 @dataclass(frozen=True)
@@ -118,7 +121,10 @@ def bias_called(what: Any) -> FoundBias | None:
         return None
     far = made(torch.tensor([LONG - 1]), torch.arange(LONG))
     early = made(torch.tensor([0]), torch.arange(LONG))
-    return _named(square, far, early)
+    found = _named(square, far, early)
+    if found.heads == MOST_HEADS:
+        found = replace(found, notes=(*found.notes, f"{MOST_HEADS} heads were asked: the function does not say how many there are"))
+    return found
 
 
 def bias_of(value: Any) -> FoundBias:
@@ -212,7 +218,7 @@ def _flex(function: Any, count: int) -> Made | None:
 
     try:
         once(0, torch.arange(3), torch.arange(5))
-        for h in range(1, 64):
+        for h in range(1, MOST_HEADS):
             once(h, torch.arange(3), torch.arange(5))
             heads = h + 1
     except Exception:
@@ -276,7 +282,8 @@ def _sides(see: Tensor, n: int, far: Tensor | None, early: Tensor | None, rows: 
             for causal in (True, False):
                 if torch.equal(see, block & (diff <= 0) if causal else block):
                     return size - 1, 0 if causal else size - 1, size, ""
-        return back, ahead, None, "Which keys are hidden depends on more than the distance: padding, documents, sinks or prefixes"
+        sides = [None if back >= see.shape[1] - 1 else back, None if ahead >= n - 1 else ahead]
+        return sides[0], sides[1], None, "Which keys are hidden depends on more than the distance: padding, documents, sinks or prefixes"
     ended = back < see.shape[1] - 1
     if far is not None and not ended:
         last = far[0, 0].isfinite().nonzero()

@@ -13,8 +13,14 @@ from torch import Tensor
 
 from posenc.audit.adapters.protocol import Unfit, first_line
 
-NEAR, MIDDLE, FAR = 33, 20_000, 262_143
-"""The consecutive positions that a function is asked about, and where the two farther texts end."""
+NEAR = 33
+"""How many positions that follow one another a function is asked about."""
+
+ENDS = (262_143, 20_000, 8_000, 2_000, 500, 120)
+"""Where the farther texts end: the first two that the function takes."""
+
+LATER = torch.tensor([64, 100, 257, 511, 1000, 1001, 2047, 4001, 8191, 16_000, 19_999, 32_767, 65_535, 100_000, 131_071,
+                      200_000])  # fmt: skip
 
 BEFORE = ("before", "q_before", "k_before", "x", "input", "q_in", "q_pre", "unrotated")
 AFTER = ("after", "q_after", "k_after", "y", "output", "q_out", "q_post", "rotated")
@@ -118,16 +124,17 @@ def called(function: Callable[..., Any], dim: int, heads: str | None = None) -> 
             except Exception as error:  # a function raises anything at a shape that it does not expect
                 problem = problem or error
                 continue
-            texts = [first]
-            for end in (MIDDLE, FAR):
-                far = torch.tensor([64, 100, 257, 511, 1000, 1001, 2047, 4001, 8191, 16_000, 19_999, 32_767, 65_535,
-                                    100_000, 131_071, 200_000, end])  # fmt: skip
+            texts: list[Dump] = []
+            for end in ENDS:
+                if len(texts) == 2:
+                    break
                 try:
-                    texts.append(_text(function, dim, torch.cat((near, far[far <= end])), form, dtype))
+                    texts.insert(0, _text(function, dim, torch.cat((near, LATER[LATER < end], torch.tensor([end]))), form, dtype))
                 except Unfit:
                     raise
                 except Exception:  # a table that ends
-                    break
+                    continue
+            texts.insert(0, first)
             return texts
     raise Unfit(
         f"the function cannot be called with x (L, {dim}), (B, H, L, {dim}) or (B, L, H, {dim}) and positions (L,): "

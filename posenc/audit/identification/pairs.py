@@ -19,20 +19,16 @@ class Pairs:
     """Channels that turn together.
 
     Args:
-        pairs: (i, j) with i < j, in the order of planes.
+        pairs: (i, j) with i < j, in the order of planes, as far as the pattern goes: which of them turn, angles say.
         layout: "interleaved", "half" or "other".
         words: How they lie, in words.
         sure: How many of them were seen; the others follow from the pattern.
-        block: How many channels the pattern covers: the rotary part, as far as the pairs tell.
-        open: Whether more channels behind them may turn too slowly to be seen.
     """
 
     pairs: tuple[tuple[int, int], ...]
     layout: str
     words: str
     sure: int
-    block: int
-    open: bool
 
 
 def groups(dump: Dump) -> tuple[Tensor, Tensor]:
@@ -107,28 +103,25 @@ def pairs_of(dump: Dump) -> Pairs:
         if int(moved.sum()) == 2:  # a single pair has no rival
             i, j = moved.nonzero().flatten().tolist()
             if float(e[i, j]) < 0.05:
-                return Pairs(((i, j),), "interleaved" if j == i + 1 else "other", _words([(i, j)], d), 1, 2, False)
+                return Pairs(((i, j),), "interleaved" if j == i + 1 else "half", "one pair: with two channels both layouts are one", 1)
         raise Unfit(_none_found(dump, e, moved))
-    return _pattern(found, d, moved, e)
+    return _pattern(found, d)
 
 
-def _pattern(found: list[tuple[int, int]], d: int, moved: Tensor, e: Tensor) -> Pairs:
-    """The layout of pairs that were seen, with those that turn too slowly to be seen."""
+def _pattern(found: list[tuple[int, int]], d: int) -> Pairs:
+    """The layout of pairs that were seen, continued to the end of its block or of the head."""
     apart = {j - i for i, j in found}
     if apart == {1} and len({i % 2 for i, _ in found}) == 1:
-        start, last = found[0][0], int(moved.nonzero().max())
-        stop = max(found[-1][1], last if (last - start) % 2 else last + 1)
-        whole = [(i, i + 1) for i in range(start, min(stop, d - 1) + 1, 2) if i + 1 < d]
-        words = "interleaved" if len(whole) > 1 else "one pair, of neighbours: with two channels both layouts are one"
-        return Pairs(tuple(whole), "interleaved", words, len(found), 2 * len(whole), stop + 1 < d)
+        start = found[0][0]
+        whole = [(i, i + 1) for i in range(start, d - 1, 2)]
+        return Pairs(tuple(whole), "interleaved", "interleaved", len(found))
     if len(apart) == 1:
         h = apart.pop()
-        start = found[0][0]
+        start = min(found[0][0], d - 2 * h) if 2 * h <= d else found[0][0]
         if found[-1][0] < start + h:
-            last = max((int(c) - start) % h for c in moved.nonzero().flatten() if start <= int(c) < start + 2 * h)
-            whole = [(i, i + h) for i in range(start, start + max(found[-1][0] - start, last) + 1) if i + h < d]
-            return Pairs(tuple(whole), "half", "half", len(found), 2 * h, len(whole) < h)
-    return Pairs(tuple(found), "other", _words(found, d), len(found), 2 * len(found), False)
+            whole = [(i, i + h) for i in range(start, start + h) if i + h < d]
+            return Pairs(tuple(whole), "half", "half", len(found))
+    return Pairs(tuple(found), "other", _words(found, d), len(found))
 
 
 def _words(found: list[tuple[int, int]], d: int) -> str:
@@ -164,6 +157,6 @@ def _none_found(dump: Dump, e: Tensor, moved: Tensor) -> str:
             "after the rotation, the same heads in the same order, without norm or projection between"
         )
     return (
-        "channels turn, and which turn together is lost in rounding: dump in float32, at more positions or at "
-        "positions that lie farther apart"
+        "channels change, and which belong together cannot be told: a gain or a norm lies between before and after, or "
+        "rounding hides it. Give q or k directly before and after the rotation, in float32, of several heads"
     )

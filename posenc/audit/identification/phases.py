@@ -15,6 +15,12 @@ from posenc.audit.identification.pairs import Pairs, groups
 WINDOW = 33  # positions, close together, from which a first slope is taken
 
 
+OUT_OF_PLACE = (
+    "pairs of channels turn, but not in proportion to the positions that were given: are these the positions of these "
+    "rows? Shuffled rows, padding that is not counted, and several axes of which one is given look like this"
+)
+
+
 @dataclass(frozen=True)
 class Phases:
     """Lines of angle against position, a plane each.
@@ -65,11 +71,7 @@ def phases_of(dump: Dump, pairs: Pairs) -> Phases:
         one = tuple(torch.stack(each).gather(0, axis[None])[0] for each in list(zip(*found, strict=True))[:4])
     slopes, spread, start, noise = one[:4]
     if float(noise.median()) > 0.7:
-        several = " axis by axis" if len(found) > 1 else ""
-        raise Unfit(
-            f"pairs of channels turn, but not in proportion to the positions that were given{several}: are these the "
-            f"positions of these rows? Shuffled rows, or positions of a batch that is padded, look like this"
-        )
+        raise Unfit(OUT_OF_PLACE)
     return Phases(slopes, spread, start, axis, gain, growth, noise, max(each[4] for each in found))
 
 
@@ -103,8 +105,11 @@ def _gains(z: Tensor, places: Tensor) -> tuple[Tensor, Tensor]:
     p = places[:, :1] - places[:, :1].mean()
     growth = (p * log).sum(0) / p.square().sum().clamp(min=1e-30)
     left = log - log.mean(0) - growth * p
-    error = (left.square().sum(0) / max(len(places) - 2, 1) / p.square().sum().clamp(min=1e-30)).sqrt()
-    steady = growth.abs() < 6 * error + 1e-9
+    span = float(places[:, 0].max() - places[:, 0].min())
+    rms, change = left.square().mean(0).sqrt(), growth.abs() * span
+    steady = (change < 10 * rms + 1e-9) | ((change < 6e-3) & (rms > 1e-5))  # tables of 16 bits drift, too
+    if float((~steady).double().mean()) < 0.25:
+        steady = torch.ones_like(steady)
     growth = torch.where(steady, torch.zeros_like(growth), growth)
     return torch.where(steady, z.abs().mean(0), (log.mean(0) - growth * places[:, 0].mean()).exp()), growth
 
@@ -177,6 +182,27 @@ def _refined(a: Tensor, p: Tensor, inside: Tensor, slope: Tensor) -> tuple[Tenso
     spread = 3 * (left.square().sum(0) / free / (q - centre).square().sum()).sqrt() + 1e-15 / float((q - centre).abs().max())
     start = middle + left.mean(0) - slope * centre
     return torch.remainder(start + math.pi, 2 * math.pi) - math.pi, slope, noise, spread
+
+
+def unfolded(p: Phases) -> Tensor:
+    """Slopes (h,) beyond π/step: where slow planes are a geometric series, fast ones are taken to go on with it.
+
+    Positions that are `step` apart show angles per position up to 2π/step only.
+    """
+    w, h = p.slopes, len(p.slopes)
+    slow = torch.arange(h) >= h // 2
+    f = w.abs().clamp(min=1e-300).log()
+    t = torch.arange(h, dtype=torch.float64)
+    if int(slow.sum()) < 3 or bool((w[slow].abs() < 3 * p.spread[slow]).any()):
+        return w
+    x = t[slow] - t[slow].mean()
+    fall = (x * f[slow]).sum() / x.square().sum()
+    line = f[slow].mean() + fall * (t - t[slow].mean())
+    if float((line - f)[slow].abs().max()) > 1e-2:
+        return w
+    wanted = line.exp() * w[-1].sign()
+    turn = 2 * math.pi / p.step
+    return w + turn * ((wanted - w) / turn).round()
 
 
 def offset_of(p: Phases) -> tuple[float, float]:

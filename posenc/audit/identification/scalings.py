@@ -165,6 +165,7 @@ def _plain(c: float, dc: float, dims: int, t: Tensor, w: Tensor) -> Scaling:
             low, high = ((edge / plain) ** ((dims - 2) / dims) for edge in interval)
             factor = nice((low * high) ** 0.5, low, high)
             if factor > 1.01 and low <= factor <= high and abs(factor * 4 - round(factor * 4)) < 1e-9 and factor <= 1024:
+                ideal = plain ** (-2 * t / dims) / factor ** (t / (planes - 1))
                 return Scaling(
                     "ntk", plain, factor, ideal, None,
                     {"base": (plain, interval[1]), "factor": (1.0, high)}, (f"none, with base {base:,.6g}",),
@@ -191,6 +192,8 @@ def _ramp(freq: Tensor, t: Tensor, seen: Tensor, tol: Tensor, dims: int, amplitu
     if stay == last or abs(float(f[0])) > 1.5 * float(tol[0]):
         return None
     base, interval = _base(c, dc, dims)
+    if base < 1.01:
+        return None
     plain = base ** (-2 * t / dims)
     ratio = (freq / plain)[: last + 1]
     doubt = 0.0 if _digits(base) <= 3 else math.log(interval[1] / interval[0]) / dims
@@ -205,6 +208,8 @@ def _ramp(freq: Tensor, t: Tensor, seen: Tensor, tol: Tensor, dims: int, amplitu
     wrong = 3 * float(g.sum()) ** -0.5 + 1e-9 * level
     s_low, s_high = 1 / (level + wrong * level), 1 / max(level - wrong * level, 1e-300)
     factor = nice(1 / level, s_low, s_high)
+    if factor < 1.05:
+        return None
     intervals = {"base": interval, "factor": (s_low, s_high)}
     if flat == 1 and last - stay > 1:
         intervals["factor"] = (s_low, math.inf)  # the ramp may go on
@@ -305,7 +310,7 @@ def _lengths_by_index(
 
     good = [n for n in TRAINED if fits(n)]
     if not good and base > 1:
-        grid = [2 ** (6 + k / 64) for k in range(64 * 15)]
+        grid = [2 ** (8 + k / 16) for k in range(16 * 12)]
         good = [n for n in grid if fits(n)]
     return (float(min(good)), float(max(good))) if good else None
 
