@@ -15,16 +15,23 @@ from posenc._lazy import lazy
 if TYPE_CHECKING:
     from posenc.audit.adapters.called import adapt
     from posenc.audit.adapters.protocol import Adapter, Refused
+    from posenc.audit.identification.asked import identify
+    from posenc.audit.identification.biases import FoundBias
+    from posenc.audit.identification.rotation import FoundRotation
     from posenc.audit.report import Report
     from posenc.audit.run import audit
     from posenc.audit.verdict import Finding, Verdict
     from posenc.configs import Reading, read_config
 
-__all__ = ["Adapter", "Finding", "Reading", "Refused", "Report", "Verdict", "adapt", "audit", "read_config"]
+__all__ = [
+    "Adapter", "Finding", "FoundBias", "FoundRotation", "Reading", "Refused", "Report", "Verdict", "adapt", "audit",
+    "identify", "read_config",
+]  # fmt: skip
 
 _get, _ = lazy(__name__, {
     "posenc.audit.adapters.called": "adapt", "posenc.audit.adapters.protocol": "Adapter Refused",
-    "posenc.audit.report": "Report", "posenc.audit.run": "audit", "posenc.audit.verdict": "Finding Verdict",
+    "posenc.audit.identification.asked": "identify", "posenc.audit.identification.biases": "FoundBias",
+    "posenc.audit.identification.rotation": "FoundRotation", "posenc.audit.report": "Report", "posenc.audit.run": "audit", "posenc.audit.verdict": "Finding Verdict",
     "posenc.configs": "Reading read_config",
 })  # fmt: skip
 

@@ -96,18 +96,29 @@ def _clearest(dumps: list[Dump]) -> FoundRotation:
         assert problem is not None
         raise problem
     found.sort(key=lambda r: r.residual)
-    if len(found) > 1 and found[1].residual < 3 * found[0].residual + 1e-12 and found[0].frequencies != found[1].frequencies:
+    if (
+        len(found) > 1
+        and found[1].residual < 3 * found[0].residual + 1e-12
+        and found[0].frequencies != found[1].frequencies
+    ):
         raise Unfit('tokens could be either axis: say heads="first" for (B, H, L, d) or heads="last" for (B, L, H, d)')
     return found[0]
 
 
 def _of_texts(texts: list[Dump]) -> FoundRotation:
     """Of a function's answers: those near, and those in longer texts, whose angles may be others."""
-    near = rotation_of(texts[0])
+    seen = pairs.pairs_of(texts[0])
+    near = rotation_of(texts[0], seen)
     if len(texts) == 1:
-        return replace(near, notes=(*near.notes, f"It answers at positions up to {given.NEAR - 1}, and raises in a text that ends at {given.ENDS[-1]}."))
+        return replace(
+            near,
+            notes=(
+                *near.notes,
+                f"It answers at positions up to {given.NEAR - 1}, and raises in a text that ends at {given.ENDS[-1]}.",
+            ),
+        )
     try:
-        last = rotation_of(texts[-1])
+        last = rotation_of(texts[-1], seen)
     except Unfit:
         last = None
     if last is not None and _same(near, last, texts[0]):
@@ -116,9 +127,11 @@ def _of_texts(texts: list[Dump]) -> FoundRotation:
     farther = []
     for each in texts[1:]:
         try:
-            farther.append(rotation_of(each))
+            farther.append(rotation_of(each, seen))
         except Unfit:
-            return replace(near, notes=(*near.notes, "Far out the angles are no line: rounding, or a table that is cut."))
+            return replace(
+                near, notes=(*near.notes, "Far out the angles are no line: rounding, or a table that is cut.")
+            )
     return _by_length(near, farther, lengths)
 
 
@@ -170,13 +183,13 @@ def _by_length(near: FoundRotation, farther: list[FoundRotation], lengths: list[
     )  # fmt: skip
 
 
-def rotation_of(dump: Dump) -> FoundRotation:
-    """The rotation of vectors before and after.
+def rotation_of(dump: Dump, seen: pairs.Pairs | None = None) -> FoundRotation:
+    """The rotation of vectors before and after; with pairs that are known already, these are taken.
 
     Raises:
         Unfit: if there is none, or what was given cannot tell it.
     """
-    seen = pairs.pairs_of(dump)
+    seen = pairs.pairs_of(dump) if seen is None else seen
     lines = phases.phases_of(dump, seen)
     if lines.step > 1 and math.isfinite(lines.step) and seen.layout != "other":
         lines = replace(lines, slopes=phases.unfolded(lines))
@@ -208,6 +221,9 @@ def _told(dump: Dump, seen: pairs.Pairs, lines: phases.Phases) -> FoundRotation:
     chosen = tuple(seen.pairs[n] for n in order.tolist())
     offset, miss = phases.offset_of(lines)
     quiet = float(lines.noise[visible].median())
+    far = dump.positions.abs().mean(0)[lines.axis]
+    if bool((lines.start.abs() <= 2 * (lines.spread * far + lines.noise) + 1e-12)[visible].all()):
+        offset, miss = 0.0, 0.0  # within what far positions leave open
     if miss > max(30 * quiet, 1e-3):
         notes.append("At position 0 the planes stand at angles that no single offset explains: phases of their own?")
         offset = 0.0
@@ -229,7 +245,9 @@ def _told(dump: Dump, seen: pairs.Pairs, lines: phases.Phases) -> FoundRotation:
     if not bool(lines.growth.any()) and not (miss > max(30 * quiet, 1e-3)):
         rounding, rounded = roundings.rounding_of(dump, seen.pairs, signed, lines.axis, offset, amplitude, residual)
     if math.isfinite(lines.step) and lines.step > 1:
-        notes.append(f"Positions are {lines.step:g} apart, so angles per position are known up to 2π/{lines.step:g} only")
+        notes.append(
+            f"Positions are {lines.step:g} apart, so angles per position are known up to 2π/{lines.step:g} only"
+        )
     return FoundRotation(
         dim=d, layout=seen.layout, pairs=chosen, rotary_dim=rotary, frequencies=tuple(size.tolist()), base=named.base,
         scaling=named.kind, factor=named.factor, offset=float(offset), direction=direction, amplitude=amplitude,
@@ -266,15 +284,27 @@ def _scaled(
     noisy = float(lines.noise[lines.slopes.abs() > 3 * lines.spread].median()) > 1e-4
     used = lines.axis[order][visible].unique().tolist()
     if len(used) > 1:
+        whole = _explained(size, spread, 2 * len(chosen), amplitude, noisy)
+        if whole.base is not None:
+            counts = [int(((lines.axis[order] == a) & visible).sum()) for a in range(int(lines.axis.max()) + 1)]
+            notes.append(
+                f"One list of frequencies, shared out among {len(counts)} axes, as in M-RoPE: {', '.join(map(str, counts))} planes"
+            )
+            return chosen, 2 * len(chosen), whole
         read = {}
         for a in used:
             mine = (lines.axis[order] == a) & visible
-            read[a] = (int(mine.sum()), _explained(*_sorted(size[mine], spread[mine]), 2 * int(mine.sum()), amplitude, noisy))
+            read[a] = (
+                int(mine.sum()),
+                _explained(*_sorted(size[mine], spread[mine]), 2 * int(mine.sum()), amplitude, noisy),
+            )
         notes.append("; ".join(
             f"axis {a} turns {n} planes" + (f", base {one.base:,.6g}" if one.base else "") for a, (n, one) in read.items()
         ))  # fmt: skip
         first = next(iter(read.values()))[1]
-        alike = all((one.kind, one.base, one.factor) == (first.kind, first.base, first.factor) for _, one in read.values())
+        alike = all(
+            (one.kind, one.base, one.factor) == (first.kind, first.base, first.factor) for _, one in read.values()
+        )
         named = replace(first, ideal=None) if alike else scalings.Scaling("unknown", None, None, None)
         return chosen, 2 * len(chosen), named
     last = int(visible.nonzero().max()) + 1
@@ -295,8 +325,13 @@ def _scaled(
         return chosen[:last], 2 * planes, named
     if hidden:
         widths = [w for w in range(2 * planes, 2 * last - 1, -2)]
-        read = [(w, _explained(size[: w // 2], spread[: w // 2], w, amplitude, noisy)) for w in (widths[0], *(w for w in widths[1:] if d % w == 0))]
-        width, named = next((r for r in read if r[1].base and scalings._digits(r[1].base) <= 2 and r[1].base <= 2e7), read[0])
+        read = [
+            (w, _explained(size[: w // 2], spread[: w // 2], w, amplitude, noisy))
+            for w in (widths[0], *(w for w in widths[1:] if d % w == 0))
+        ]
+        width, named = next(
+            (r for r in read if r[1].base and scalings._digits(r[1].base) <= 2 and r[1].base <= 2e7), read[0]
+        )
         notes.append(
             f"Channels from {chosen[last - 1][1] + 1} on may turn, too slowly to be seen between these positions: rotary_dim is {2 * last} or "
             f"more, and the base goes with it"
@@ -309,7 +344,9 @@ def _scaled(
         whole = named.base**power
         if scalings._digits(float(f"{whole:.5e}")) <= 2 < scalings._digits(named.base):
             low, high = (e**power for e in named.intervals["base"])
-            named = replace(named, base=scalings.nice(whole, low, high), kind="proportional", intervals={"base": (low, high)})
+            named = replace(
+                named, base=scalings.nice(whole, low, high), kind="proportional", intervals={"base": (low, high)}
+            )
             return chosen[:last], 2 * planes, named
         notes.append(
             f"The same frequencies come from p-RoPE over all {2 * planes} channels with base {whole:,.6g}: with neighbours as "
@@ -331,7 +368,9 @@ def _explained(size: Tensor, spread: Tensor, dims: int, amplitude: float, noisy:
     if noisy:  # rounding of angles is no white noise, and slopes are a little off
         for floor in (3e-4, 1e-3, 4e-3):
             coarse = scalings.explained(size, spread, dims, amplitude, floor)
-            if coarse.kind in ("none", "linear") or (coarse.kind != "unknown" and floor < 4e-3 and (coarse.factor or 0) > 1.2):
+            if coarse.kind in ("none", "linear") or (
+                coarse.kind != "unknown" and floor < 4e-3 and (coarse.factor or 0) > 1.2
+            ):
                 return coarse
     if found.kind != "unknown":
         return found

@@ -100,11 +100,17 @@ class FoundBias:
 
     def _window(self) -> str:
         if self.chunk is not None:
-            return f"Chunks of {self.chunk} tokens, which do not see one another{', causal' if self.ahead == 0 else ''}."
+            return (
+                f"Chunks of {self.chunk} tokens, which do not see one another{', causal' if self.ahead == 0 else ''}."
+            )
         if self.back is None and self.ahead is None:
             return "All keys are seen, before and after." if self.kind == "none" else ""
         if self.back is None:
-            return "Causal: all keys up to the query's own are seen." if self.ahead == 0 else f"{self.ahead} keys ahead are seen, and all behind."
+            return (
+                "Causal: all keys up to the query's own are seen."
+                if self.ahead == 0
+                else f"{self.ahead} keys ahead are seen, and all behind."
+            )
         if self.ahead == 0:
             return f"A window of {self.back + 1} keys: the query's own and {self.back} behind."
         ahead = "all" if self.ahead is None else str(self.ahead)
@@ -123,7 +129,9 @@ def bias_called(what: Any) -> FoundBias | None:
     early = made(torch.tensor([0]), torch.arange(LONG))
     found = _named(square, far, early)
     if found.heads == MOST_HEADS:
-        found = replace(found, notes=(*found.notes, f"{MOST_HEADS} heads were asked: the function does not say how many there are"))
+        found = replace(
+            found, notes=(*found.notes, f"{MOST_HEADS} heads were asked: the function does not say how many there are")
+        )
     return found
 
 
@@ -249,7 +257,16 @@ def _named(b: Tensor, far: Tensor | None, early: Tensor | None) -> FoundBias:
     whole: dict[str, Any] = {"back": back, "ahead": ahead, "chunk": chunk}
     symmetric = None if ahead == 0 else True
     if spread > 1e-4 * max(size, 1.0):
-        return FoundBias("unknown", h, residual=spread, notes=(*notes, "The same distance costs different amounts in different places: a table of positions, or a distance that contents measure"), **whole)
+        return FoundBias(
+            "unknown",
+            h,
+            residual=spread,
+            notes=(
+                *notes,
+                "The same distance costs different amounts in different places: a table of positions, or a distance that contents measure",
+            ),
+            **whole,
+        )
     if size < 1e-9:
         return FoundBias("none", h, notes=tuple(notes), **whole)
     line = _line(f, off)
@@ -259,18 +276,34 @@ def _named(b: Tensor, far: Tensor | None, early: Tensor | None) -> FoundBias:
         if bool((slope * sign < -1e-9).any()):
             notes.append("Slopes of some heads have the other sign")
         if sign < 0:
-            notes.append("Far keys are favoured: in ALiBi a distance costs, and here it is rewarded. Look at the sign of j - i")
+            notes.append(
+                "Far keys are favoured: in ALiBi a distance costs, and here it is rewarded. Look at the sign of j - i"
+            )
         sizes = tuple(slope.abs().tolist())
         if ahead != 0 and not symmetric:
-            notes.append("Keys of the future are rewarded as those of the past cost: hide them, or take the distance |i - j|")
-        return FoundBias("alibi", h, sizes, sign, None if ahead == 0 else symmetric, rule=_rule(slope.abs()), residual=left, notes=tuple(notes), **whole)
+            notes.append(
+                "Keys of the future are rewarded as those of the past cost: hide them, or take the distance |i - j|"
+            )
+        return FoundBias(
+            "alibi",
+            h,
+            sizes,
+            sign,
+            None if ahead == 0 else symmetric,
+            rule=_rule(slope.abs()),
+            residual=left,
+            notes=tuple(notes),
+            **whole,
+        )
     t5 = _t5(f, off, ahead == 0)
     if t5 is not None:
         return FoundBias("t5", h, notes=tuple([*notes, *t5.pop("notes")]), **t5, **whole)
     return FoundBias("distance", h, symmetric=symmetric, notes=tuple(notes), **whole)
 
 
-def _sides(see: Tensor, n: int, far: Tensor | None, early: Tensor | None, rows: Tensor) -> tuple[int | None, int | None, int | None, str]:
+def _sides(
+    see: Tensor, n: int, far: Tensor | None, early: Tensor | None, rows: Tensor
+) -> tuple[int | None, int | None, int | None, str]:
     """How far a query sees behind and ahead, None where no end is seen, and the size of chunks."""
     at = rows.nonzero()
     diff = torch.arange(see.shape[1])[None] - at
@@ -283,7 +316,12 @@ def _sides(see: Tensor, n: int, far: Tensor | None, early: Tensor | None, rows: 
                 if torch.equal(see, block & (diff <= 0) if causal else block):
                     return size - 1, 0 if causal else size - 1, size, ""
         sides = [None if back >= see.shape[1] - 1 else back, None if ahead >= n - 1 else ahead]
-        return sides[0], sides[1], None, "Which keys are hidden depends on more than the distance: padding, documents, sinks or prefixes"
+        return (
+            sides[0],
+            sides[1],
+            None,
+            "Which keys are hidden depends on more than the distance: padding, documents, sinks or prefixes",
+        )
     ended = back < see.shape[1] - 1
     if far is not None and not ended:
         last = far[0, 0].isfinite().nonzero()
@@ -368,8 +406,8 @@ def _rule(slope: Tensor) -> str:
 def _t5(f: Tensor, off: Tensor, causal: bool) -> dict[str, Any] | None:
     """Buckets and reach, if the bias is constant exactly where T5's is."""
     scale = float(f.abs().max())
-    steps = ((f[:, 1:] - f[:, :-1]).abs().max(0).values > 1e-6 * scale).nonzero().flatten()
-    ends = set(off[1:][steps].tolist())  # the offsets at which another value begins
+    changes = (f[:, 1:] - f[:, :-1]).abs().max(0).values > 1e-6 * scale
+    ends = set(off[1:][changes].tolist())  # the offsets at which another value begins
     past = sorted(-o for o in off.tolist() if o <= 0)
     if not past or len(ends) >= len(off) - 1:
         return None
@@ -379,16 +417,14 @@ def _t5(f: Tensor, off: Tensor, causal: bool) -> dict[str, Any] | None:
     good: list[tuple[int, int]] = []
     if flat < 1:
         return None
-    # With `flat` exact distances there are 2·flat buckets, or 4·flat over both sides; equal neighbours in a table blur it.
+    # With `flat` exact distances there are 2·flat buckets, or 4·flat over both sides.
     for exact, reach in itertools.product({flat, flat - 1} - {0}, range(2, 1025)):
         buckets = 4 * exact if both else 2 * exact
         if buckets < 4 or reach <= exact:
             continue
         b = t5_bucket(off, buckets, reach, both)
-        if not (ends - set(off[1:][(b[1:] != b[:-1])].tolist())):
-            got = set(off[1:][(b[1:] != b[:-1])].tolist())
-            if got == ends:
-                good.append((buckets, reach))
+        if torch.equal(b[1:] != b[:-1], changes):
+            good.append((buckets, reach))
     if not good:
         return None
     buckets = good[0][0]

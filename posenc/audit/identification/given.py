@@ -129,7 +129,9 @@ def called(function: Callable[..., Any], dim: int, heads: str | None = None) -> 
                 if len(texts) == 2:
                     break
                 try:
-                    texts.insert(0, _text(function, dim, torch.cat((near, LATER[LATER < end], torch.tensor([end]))), form, dtype))
+                    texts.insert(
+                        0, _text(function, dim, torch.cat((near, LATER[LATER < end], torch.tensor([end]))), form, dtype)
+                    )
                 except Unfit:
                     raise
                 except Exception:  # a table that ends
@@ -154,8 +156,8 @@ def _text(function: Callable[..., Any], dim: int, pos: Tensor, form: tuple[str, 
     n = len(pos)
     shape = {"first": (2, 3, n, dim), "last": (2, n, 3, dim), "": (n, dim)}[heads]
     given = pos.expand(2, n).clone() if rows and heads else pos[None] if rows else pos
-    a, b = torch.randn(2, *shape, generator=g, dtype=torch.float64).to(dtype)
-    ins = [a, b, a + b]
+    a, b, *more = torch.randn(5 if not heads else 2, *shape, generator=g, dtype=torch.float64).to(dtype)
+    ins = [a, b, a + b, *more]  # without heads a position has one vector in each
     outs = []
     for x in ins:
         out = function(x.clone(), given.clone())
@@ -201,7 +203,9 @@ def read(path: str | os.PathLike[str]) -> dict[str, Tensor]:
         try:
             from safetensors.torch import load_file
         except ImportError as error:
-            raise Unfit("a .safetensors file takes safetensors, which is not installed: pip install safetensors") from error
+            raise Unfit(
+                "a .safetensors file takes safetensors, which is not installed: pip install safetensors"
+            ) from error
         try:
             return dict(load_file(file))
         except Exception as error:  # the library has errors of its own
@@ -214,7 +218,9 @@ def triple(arrays: Mapping[str, Any], source: str = "the dump") -> tuple[Any, An
     found = [next((arrays[name] for name in names if name in arrays), None) for names in (BEFORE, AFTER, POSITIONS)]
     for value, names in zip(found, (BEFORE, AFTER, POSITIONS), strict=True):
         if value is None:
-            raise Unfit(f"{source} has {', '.join(sorted(arrays)) or 'no arrays'}: name one {names[0]!r} ({', '.join(names[1:4])})")
+            raise Unfit(
+                f"{source} has {', '.join(sorted(arrays)) or 'no arrays'}: name one {names[0]!r} ({', '.join(names[1:4])})"
+            )
     return found[0], found[1], found[2]
 
 

@@ -103,7 +103,12 @@ def pairs_of(dump: Dump) -> Pairs:
         if int(moved.sum()) == 2:  # a single pair has no rival
             i, j = moved.nonzero().flatten().tolist()
             if float(e[i, j]) < 0.05:
-                return Pairs(((i, j),), "interleaved" if j == i + 1 else "half", "one pair: with two channels both layouts are one", 1)
+                return Pairs(
+                    ((i, j),),
+                    "interleaved" if j == i + 1 else "half",
+                    "one pair: with two channels both layouts are one",
+                    1,
+                )
         raise Unfit(_none_found(dump, e, moved))
     return _pattern(found, d)
 
@@ -133,7 +138,9 @@ def _words(found: list[tuple[int, int]], d: int) -> str:
         h = apart.pop()
         starts = [i for i, _ in found if (i - h, i) not in found and (i - 1, i - 1 + h) not in found]
         if len(starts) > 1:
-            return f"half within each of {len(starts)} blocks of {2 * h} channels, from {', '.join(map(str, starts))} on"
+            return (
+                f"half within each of {len(starts)} blocks of {2 * h} channels, from {', '.join(map(str, starts))} on"
+            )
         return f"partners {h} apart"
     return "no pattern that has a name"
 

@@ -54,7 +54,9 @@ def phases_of(dump: Dump, pairs: Pairs) -> Phases:
     """
     places, at = groups(dump)
     if len(places) < 3:
-        raise Unfit(f"there are {len(places)} different positions: give 3 or more, better 16, to tell rates from offsets")
+        raise Unfit(
+            f"there are {len(places)} different positions: give 3 or more, better 16, to tell rates from offsets"
+        )
     i, j = (torch.tensor(each) for each in zip(*pairs.pairs, strict=True))
     x, y = torch.complex(dump.before[:, i], dump.before[:, j]), torch.complex(dump.after[:, i], dump.after[:, j])
     turned = _sums(x.conj() * y, at, len(places))
@@ -136,7 +138,9 @@ def _lines(angle: Tensor, pos: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, 
         nearest = (p - centre).abs().masked_fill(inside, float("inf")).min()
         if nearest > reach:
             break
-        inside = inside | ((p - centre).abs() <= max(float(nearest), min(float(reach), 4 * float((p[inside] - centre).abs().max()))))
+        inside = inside | (
+            (p - centre).abs() <= max(float(nearest), min(float(reach), 4 * float((p[inside] - centre).abs().max())))
+        )
         start, slope, noise, spread = _refined(a, p, inside, slope)
     return slope, spread, start, quiet, step
 
@@ -179,7 +183,9 @@ def _refined(a: Tensor, p: Tensor, inside: Tensor, slope: Tensor) -> tuple[Tenso
     left = left - change * (q - centre)[:, None] - left.mean(0)
     noise = left.square().mean(0).sqrt()
     free = max(len(q) - 2, 1)
-    spread = 3 * (left.square().sum(0) / free / (q - centre).square().sum()).sqrt() + 1e-15 / float((q - centre).abs().max())
+    spread = 3 * (left.square().sum(0) / free / (q - centre).square().sum()).sqrt() + 1e-15 / float(
+        (q - centre).abs().max()
+    )
     start = middle + left.mean(0) - slope * centre
     return torch.remainder(start + math.pi, 2 * math.pi) - math.pi, slope, noise, spread
 

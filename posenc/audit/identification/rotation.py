@@ -138,7 +138,11 @@ class FoundRotation:
         return f"{base}, {said}; {self.rotary_dim} channels share the frequencies, from {self.frequencies[0]:.4g} to {self.frequencies[-1]:.4g} radians per position."
 
     def _rest(self) -> str:
-        said = {1: "", -1: "They turn the other way than in published models: a sine has another sign", 0: "Some planes turn one way and some the other"}[self.direction]
+        said = {
+            1: "",
+            -1: "They turn the other way than in published models: a sine has another sign",
+            0: "Some planes turn one way and some the other",
+        }[self.direction]
         parts = [said] if said else []
         if self.offset:
             parts.append(f"Positions are counted from {self.offset:.6g}: {self.offset:+.6g} is added")

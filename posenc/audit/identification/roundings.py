@@ -10,6 +10,7 @@ from torch import Tensor
 from posenc.audit.identification.given import Dump
 
 COARSE = (torch.bfloat16, torch.float16)
+ROWS = 150  # that are enough
 Turned = Callable[[Tensor, Tensor], Tensor]
 
 
@@ -33,9 +34,10 @@ def rounding_of(
         measured: What the fitted lines leave unexplained.
     """
     i, j = (torch.tensor(each) for each in zip(*pairs, strict=True))
-    x = torch.complex(dump.before[:, i], dump.before[:, j])
-    y = torch.complex(dump.after[:, i], dump.after[:, j])
-    pos = dump.positions[:, axis] + offset
+    some = slice(None, None, max(1, len(dump.before) // ROWS))
+    x = torch.complex(dump.before[some, i], dump.before[some, j])
+    y = torch.complex(dump.after[some, i], dump.after[some, j])
+    pos = dump.positions[some][:, axis] + offset
     scale = float(y.abs().square().mean().sqrt())
 
     def left(angle: Tensor, table: torch.dtype | None = None, out: torch.dtype | None = None) -> float:
@@ -60,7 +62,9 @@ def rounding_of(
             "positions": left(_to(_to(pos, dtype) * _to(freq, torch.float32), torch.float32)),
             "positions and frequencies": left(_to(_to(pos, dtype) * _to(freq, dtype), torch.float32)),
             "positions, frequencies and angles": left(_to(_to(pos, dtype) * _to(freq, dtype), dtype)),
-            "positions, frequencies, angles and tables": left(_to(_to(pos, dtype) * _to(freq, dtype), dtype), table=dtype),
+            "positions, frequencies, angles and tables": left(
+                _to(_to(pos, dtype) * _to(freq, dtype), dtype), table=dtype
+            ),
         }
         if dump.grain == dtype:
             ways |= {"values": left(single, out=dtype), "tables and values": left(single, dtype, dtype),

@@ -164,7 +164,12 @@ def _plain(c: float, dc: float, dims: int, t: Tensor, w: Tensor) -> Scaling:
         for plain in ROUND_BASES:
             low, high = ((edge / plain) ** ((dims - 2) / dims) for edge in interval)
             factor = nice((low * high) ** 0.5, low, high)
-            if factor > 1.01 and low <= factor <= high and abs(factor * 4 - round(factor * 4)) < 1e-9 and factor <= 1024:
+            if (
+                factor > 1.01
+                and low <= factor <= high
+                and abs(factor * 4 - round(factor * 4)) < 1e-9
+                and factor <= 1024
+            ):
                 ideal = plain ** (-2 * t / dims) / factor ** (t / (planes - 1))
                 return Scaling(
                     "ntk", plain, factor, ideal, None,
@@ -201,7 +206,9 @@ def _ramp(freq: Tensor, t: Tensor, seen: Tensor, tol: Tensor, dims: int, amplitu
     if float(ratio[-1]) > 1 + float(error[-1]) or bool((ratio[1:] - ratio[:-1] > 3 * (error[1:] + error[:-1])).any()):
         return None
     flat = 1
-    while flat < last and abs(float(ratio[last - flat] / ratio[last]) - 1) <= 3 * float(error[last - flat] + error[last]):
+    while flat < last and abs(float(ratio[last - flat] / ratio[last]) - 1) <= 3 * float(
+        error[last - flat] + error[last]
+    ):
         flat += 1
     g = 1 / error[last + 1 - flat :].square()
     level = float((ratio[last + 1 - flat :] * g).sum() / g.sum())
@@ -244,7 +251,9 @@ def _named(
         for fast, slow in ((32.0, 1.0), (1.0, 1.0)):
             lengths = _lengths_by_index(base, dims, t, share, slack, fast, slow, True)
             if lengths is not None:
-                readings.append(("yarn", _length(*lengths), lengths, "" if fast == 32 else f"beta_fast = beta_slow = {slow:g}"))
+                readings.append(
+                    ("yarn", _length(*lengths), lengths, "" if fast == 32 else f"beta_fast = beta_slow = {slow:g}")
+                )
                 break
         else:
             lengths = _lengths_by_index(base, dims, t, share, slack, 32.0, 1.0, False)
@@ -253,7 +262,7 @@ def _named(
     if len(inner) == 0:
         edge = [FULL_TURN / float(p[stay]), FULL_TURN / float(p[min(stay + 1, last)])]
         step = ("llama3", _length(*edge), (edge[0], edge[1]), "a step: low = high, as Llama 4 has it")
-        readings = sorted([*readings, step], key=lambda r: (r[0] != "yarn") if amplitude > 1 + 1e-6 else (r[3] == ""))
+        readings.append(step)
     if not readings:
         free = _free_ramp(p, t, share, inner)
         if free is None:
@@ -261,14 +270,18 @@ def _named(
         kind, low, high, note = free
         ideal = None
         return Scaling(kind, base, factor, ideal, None, intervals, (), (note,))
-    readings.sort(key=lambda r: amplitude > 1 + 1e-6 and r[0] != "yarn")
+    readings.sort(key=lambda r: (r[0] == "yarn") != (amplitude > 1 + 1e-6))  # Llama 3's has no amplitude
     kind, trained, lengths, note = readings[0]
     others = tuple(dict.fromkeys(f"{k}{f', {n}' if n else ''}" for k, _, _, n in readings[1:]))
-    level = torch.where(share > 1 - slack, torch.ones_like(share), torch.where(share < slack, torch.zeros_like(share), share))
+    level = torch.where(
+        share > 1 - slack, torch.ones_like(share), torch.where(share < slack, torch.zeros_like(share), share)
+    )
     ideal = plain.clone()
     ideal[: last + 1] = p * (level + (1 - level) / factor)
     ideal[last + 1 :] = plain[last + 1 :] / factor
-    return Scaling(kind, base, factor, ideal, trained, intervals | {"trained": lengths}, others, (note,) if note else ())
+    return Scaling(
+        kind, base, factor, ideal, trained, intervals | {"trained": lengths}, others, (note,) if note else ()
+    )
 
 
 def _length(low: float, high: float) -> int:
@@ -318,7 +331,12 @@ def _lengths_by_index(
 def _free_ramp(p: Tensor, t: Tensor, share: Tensor, inner: Tensor) -> tuple[str, float, float, str] | None:
     """A ramp with numbers of its own: straight over the turns, or over the index."""
     if len(inner) < 2:
-        return "unknown", 0.0, 0.0, "fast planes stay, slow ones are divided; too few planes lie between to name the form"
+        return (
+            "unknown",
+            0.0,
+            0.0,
+            "fast planes stay, slow ones are divided; too few planes lie between to name the form",
+        )
     for kind, over in (("llama3", p), ("yarn", t[: len(p)])):
         x, y = over[inner], share[inner]
         slope = ((x - x.mean()) * (y - y.mean())).sum() / (x - x.mean()).square().sum()
