@@ -31,7 +31,8 @@ __all__ = [
 _get, _ = lazy(__name__, {
     "posenc.audit.adapters.called": "adapt", "posenc.audit.adapters.protocol": "Adapter Refused",
     "posenc.audit.identification.asked": "identify", "posenc.audit.identification.biases": "FoundBias",
-    "posenc.audit.identification.rotation": "FoundRotation", "posenc.audit.report": "Report", "posenc.audit.run": "audit", "posenc.audit.verdict": "Finding Verdict",
+    "posenc.audit.identification.rotation": "FoundRotation",
+    "posenc.audit.report": "Report", "posenc.audit.run": "audit", "posenc.audit.verdict": "Finding Verdict",
     "posenc.configs": "Reading read_config",
 })  # fmt: skip
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -65,7 +65,7 @@ def _asked(what: Any, dim: int | None, heads: str | None) -> Found:
             return biases.bias_of(what["bias"])
         what = given.triple(what)
     if isinstance(what, tuple | list) and len(what) == 3:
-        return _clearest(given.dump(*what, heads=heads))
+        return _clearest(given.dump(what[0], what[1], what[2], heads))
     if isinstance(what, Tensor) or hasattr(what, "__array__"):
         return biases.bias_of(what)
     if not callable(what) and not hasattr(what, "score_bias"):
@@ -153,34 +153,42 @@ def _closer(near: FoundRotation, far: FoundRotation) -> FoundRotation:
 
 def _by_length(near: FoundRotation, farther: list[FoundRotation], lengths: list[int]) -> FoundRotation:
     """Frequencies that change with the length: dynamic NTK or LongRoPE."""
-    planes = len(near.frequencies)
-    if near.scaling == "none" and near.base and all(each.scaling in ("none", "ntk") for each in farther) and planes > 1:
-        d = near.rotary_dim
-        stretch = [(near.frequencies[-1] / each.frequencies[-1]) for each in farther]
-        notes, factor, trained, intervals = (), None, None, {}
-        if len(stretch) == 2:
-            rate = (stretch[1] - stretch[0]) / (lengths[1] - lengths[0])
-            factor = 1 - (stretch[0] - rate * lengths[0])
-            factor = scalings.nice(factor, factor * (1 - 2e-3) - 1e-3, factor * (1 + 2e-3) + 1e-3)
-            trained = scalings._length(factor / rate * 0.995, factor / rate * 1.005)
-        else:
-            notes = ("one longer text was taken, so factor and length in training trade off",)
-            intervals = {"factor": (1.0, math.inf)}
-        return replace(
-            near, scaling="dynamic", factor=factor, trained=trained, intervals=near.intervals | intervals,
-            notes=(*near.notes, *notes, f"Frequencies change with the length of the text: in one of {lengths[0]:,} tokens the base is "
-                   f"{(farther[0].frequencies[0] / farther[0].frequencies[-1]) ** (d / (d - 2)):,.5g}"),
-        )  # fmt: skip
+    plain = near.scaling == "none" and near.base is not None and len(near.frequencies) > 1
+    if plain and all(each.scaling in ("none", "ntk") for each in farther):
+        return _dynamic(near, farther, lengths)
     far = farther[-1]
     grow = [a / b for a, b in zip(near.frequencies, far.frequencies, strict=False)]
     bound = min(r.intervals.get("base", (1, math.inf))[1] for r in (near, far))
-    base = near.base if near.scaling == "none" else None
-    intervals = dict(near.intervals) if base is not None else {"base": (1.0, bound)}
+    note = (
+        f"Frequencies change with the length of the text, by {min(grow):.4g} to {max(grow):.4g} times: two lists "
+        f"of divisors, of which only the ratio can be told where no list is known"
+    )
+    if plain:
+        return replace(near, scaling="longrope", factor=None, notes=(note,))
     return replace(
-        near, scaling="longrope", base=base, factor=None, intervals=intervals,
-        notes=(*(() if base else near.notes), f"Frequencies change with the length of the text, by factors from {min(grow):.4g} to {max(grow):.4g}: "
-               "two lists of divisors, of which only the ratio can be told where no list is known"),
-    )  # fmt: skip
+        near, scaling="longrope", base=None, factor=None, intervals={"base": (1.0, bound)}, notes=(*near.notes, note)
+    )
+
+
+def _dynamic(near: FoundRotation, farther: list[FoundRotation], lengths: list[int]) -> FoundRotation:
+    """Dynamic NTK: the last plane is divided by factor · (length / trained - 1) + 1, a line."""
+    d, first = near.rotary_dim, farther[-1]
+    notes = [
+        f"Frequencies change with the length of the text: in one of {lengths[-1]:,} tokens the base is "
+        f"{(first.frequencies[0] / first.frequencies[-1]) ** (d / (d - 2)):,.5g}"
+    ]
+    stretch = [near.frequencies[-1] / each.frequencies[-1] for each in farther]
+    if len(stretch) < 2 or stretch[0] < 1.001:
+        notes.append("One of these texts is longer than in training, so factor and length in training trade off")
+        return replace(
+            near, scaling="dynamic", factor=None, notes=(*near.notes, *notes),
+            intervals=near.intervals | {"factor": (1.0, math.inf)},
+        )  # fmt: skip
+    rate = (stretch[1] - stretch[0]) / (lengths[1] - lengths[0])
+    factor = 1 - (stretch[0] - rate * lengths[0])
+    factor = scalings.nice(factor, factor * (1 - 2e-3) - 1e-3, factor * (1 + 2e-3) + 1e-3)
+    trained = scalings.usual_length(factor / rate * 0.995, factor / rate * 1.005)
+    return replace(near, scaling="dynamic", factor=factor, trained=trained, notes=(*near.notes, *notes))
 
 
 def rotation_of(dump: Dump, seen: pairs.Pairs | None = None) -> FoundRotation:
@@ -284,28 +292,7 @@ def _scaled(
     noisy = float(lines.noise[lines.slopes.abs() > 3 * lines.spread].median()) > 1e-4
     used = lines.axis[order][visible].unique().tolist()
     if len(used) > 1:
-        whole = _explained(size, spread, 2 * len(chosen), amplitude, noisy)
-        if whole.base is not None:
-            counts = [int(((lines.axis[order] == a) & visible).sum()) for a in range(int(lines.axis.max()) + 1)]
-            notes.append(
-                f"One list of frequencies, shared out among {len(counts)} axes, as in M-RoPE: {', '.join(map(str, counts))} planes"
-            )
-            return chosen, 2 * len(chosen), whole
-        read = {}
-        for a in used:
-            mine = (lines.axis[order] == a) & visible
-            read[a] = (
-                int(mine.sum()),
-                _explained(*_sorted(size[mine], spread[mine]), 2 * int(mine.sum()), amplitude, noisy),
-            )
-        notes.append("; ".join(
-            f"axis {a} turns {n} planes" + (f", base {one.base:,.6g}" if one.base else "") for a, (n, one) in read.items()
-        ))  # fmt: skip
-        first = next(iter(read.values()))[1]
-        alike = all(
-            (one.kind, one.base, one.factor) == (first.kind, first.base, first.factor) for _, one in read.values()
-        )
-        named = replace(first, ideal=None) if alike else scalings.Scaling("unknown", None, None, None)
+        named = _by_axis(size, spread, visible, lines.axis[order], amplitude, noisy, notes)
         return chosen, 2 * len(chosen), named
     last = int(visible.nonzero().max()) + 1
     if seen.layout == "other":
@@ -324,17 +311,14 @@ def _scaled(
             named = replace(named, kind="proportional", factor=1.0 if named.kind != "linear" else named.factor)
         return chosen[:last], 2 * planes, named
     if hidden:
-        widths = [w for w in range(2 * planes, 2 * last - 1, -2)]
-        read = [
-            (w, _explained(size[: w // 2], spread[: w // 2], w, amplitude, noisy))
-            for w in (widths[0], *(w for w in widths[1:] if d % w == 0))
-        ]
+        widths = [w for w in range(2 * planes, 2 * last - 1, -2) if w == 2 * planes or d % w == 0]
+        read = [(w, _explained(size[: w // 2], spread[: w // 2], w, amplitude, noisy)) for w in widths]
         width, named = next(
-            (r for r in read if r[1].base and scalings._digits(r[1].base) <= 2 and r[1].base <= 2e7), read[0]
+            (r for r in read if r[1].base and scalings.digits(r[1].base) <= 2 and r[1].base <= 2e7), read[0]
         )
         notes.append(
-            f"Channels from {chosen[last - 1][1] + 1} on may turn, too slowly to be seen between these positions: rotary_dim is {2 * last} or "
-            f"more, and the base goes with it"
+            f"Channels from {chosen[last - 1][1] + 1} on may turn, too slowly to be seen between these positions: "
+            f"rotary_dim is {2 * last} or more, and the base goes with it"
         )
         named = replace(named, intervals=named.intervals | {"rotary_dim": (float(2 * last), float(2 * planes))})
         return chosen[: width // 2], width, named
@@ -342,17 +326,38 @@ def _scaled(
     if named.base and named.kind == "none":
         power = planes / last
         whole = named.base**power
-        if scalings._digits(float(f"{whole:.5e}")) <= 2 < scalings._digits(named.base):
+        if scalings.digits(float(f"{whole:.5e}")) <= 2 < scalings.digits(named.base):
             low, high = (e**power for e in named.intervals["base"])
             named = replace(
                 named, base=scalings.nice(whole, low, high), kind="proportional", intervals={"base": (low, high)}
             )
             return chosen[:last], 2 * planes, named
         notes.append(
-            f"The same frequencies come from p-RoPE over all {2 * planes} channels with base {whole:,.6g}: with neighbours as "
-            f"partners the two cannot be told apart"
+            f"The same frequencies come from p-RoPE over all {2 * planes} channels with base {whole:,.6g}: with "
+            f"neighbours as partners the two cannot be told apart"
         )
     return chosen[:last], 2 * last, named
+
+
+def _by_axis(
+    size: Tensor, spread: Tensor, visible: Tensor, axis: Tensor, amplitude: float, noisy: bool, notes: list[str]
+) -> scalings.Scaling:
+    """What explains frequencies that several axes share out, or of which each has its own."""
+    whole = _explained(size, spread, 2 * len(size), amplitude, noisy)
+    if whole.base is not None:
+        counts = ", ".join(str(int(((axis == a) & visible).sum())) for a in range(int(axis.max()) + 1))
+        notes.append(f"One list of frequencies, shared out among the axes, as in M-RoPE: {counts} planes")
+        return whole
+    read, said = [], []
+    for a in axis[visible].unique().tolist():
+        mine = (axis == a) & visible
+        n = int(mine.sum())
+        read.append(_explained(*_sorted(size[mine], spread[mine]), 2 * n, amplitude, noisy))
+        said.append(f"axis {a} turns {n} planes" + (f", base {read[-1].base:,.6g}" if read[-1].base else ""))
+    notes.append("; ".join(said))
+    if all((one.kind, one.base, one.factor) == (read[0].kind, read[0].base, read[0].factor) for one in read):
+        return replace(read[0], ideal=None)
+    return scalings.Scaling("unknown", None, None, None)
 
 
 def _sorted(size: Tensor, spread: Tensor) -> tuple[Tensor, Tensor]:

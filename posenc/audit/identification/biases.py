@@ -191,7 +191,7 @@ def _encoding(encoding: Any) -> Made | None:
 
 
 def _function(function: Any) -> Made | None:
-    """A function (q_positions, k_positions), or flex attention's (score, b, h, q_idx, kv_idx) or (b, h, q_idx, kv_idx)."""
+    """A function (q_positions, k_positions), or flex attention's with a score, b, h, q_idx and kv_idx, or a mask's."""
     try:
         count = len([p for p in inspect.signature(function).parameters.values()
                      if p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)])  # fmt: skip
@@ -263,7 +263,8 @@ def _named(b: Tensor, far: Tensor | None, early: Tensor | None) -> FoundBias:
             residual=spread,
             notes=(
                 *notes,
-                "The same distance costs different amounts in different places: a table of positions, or a distance that contents measure",
+                "The same distance costs different amounts in different places: a table of positions, or a "
+                "distance that contents measure",
             ),
             **whole,
         )
@@ -297,7 +298,7 @@ def _named(b: Tensor, far: Tensor | None, early: Tensor | None) -> FoundBias:
         )
     t5 = _t5(f, off, ahead == 0)
     if t5 is not None:
-        return FoundBias("t5", h, notes=tuple([*notes, *t5.pop("notes")]), **t5, **whole)
+        return FoundBias("t5", h, notes=(*notes, *t5.pop("notes")), **t5, **whole)
     return FoundBias("distance", h, symmetric=symmetric, notes=tuple(notes), **whole)
 
 
@@ -440,5 +441,7 @@ def _t5(f: Tensor, off: Tensor, causal: bool) -> dict[str, Any] | None:
     if missing - int(both):
         notes.append(f"{missing - int(both)} buckets are not reached by these distances, and are 0 in the table")
     left = float((f - seen.T.gather(1, b[None].expand(len(f), -1))).abs().max())
-    return {"symmetric": both, "buckets": buckets, "reach": usual, "table": tuple(map(tuple, seen.tolist())), "residual": left,
-            "intervals": {"reach": (float(min(reaches)), float(max(reaches)))}, "notes": notes}  # fmt: skip
+    return {
+        "symmetric": both, "buckets": buckets, "reach": usual, "table": tuple(map(tuple, seen.tolist())),
+        "residual": left, "intervals": {"reach": (float(min(reaches)), float(max(reaches)))}, "notes": notes,
+    }  # fmt: skip

@@ -66,11 +66,11 @@ def dump(before: Any, after: Any, positions: Any, heads: str | None = None) -> l
         raise Unfit("after is zero everywhere: dump what the rotation returns, before any mask or cache")
     grain = coarsest(torch.as_tensor(y))
     ways = [(n, w) for n, w in _axes(x.ndim) if heads in (None, w) or not w]
-    found = [
-        Dump(x.double().movedim(axis, -2).reshape(-1, x.shape[-1]), y.double().movedim(axis, -2).reshape(-1, x.shape[-1]),
-             rows, grain, word)
-        for axis, word in ways if (rows := _rows(pos.double(), x, axis)) is not None
-    ]  # fmt: skip
+    found = []
+    for axis, word in ways:
+        if (rows := _rows(pos.double(), x, axis)) is not None:
+            a, b = (each.double().movedim(axis, -2).reshape(-1, x.shape[-1]) for each in (x, y))
+            found.append(Dump(a, b, rows, grain, word))
     if not found:
         raise Unfit(
             f"positions have shape {tuple(pos.shape)}, and no axis of {tuple(x.shape)} fits them: use (L,), or (B, L) "
@@ -129,9 +129,8 @@ def called(function: Callable[..., Any], dim: int, heads: str | None = None) -> 
                 if len(texts) == 2:
                     break
                 try:
-                    texts.insert(
-                        0, _text(function, dim, torch.cat((near, LATER[LATER < end], torch.tensor([end]))), form, dtype)
-                    )
+                    later = torch.cat((near, LATER[end > LATER], torch.tensor([end])))
+                    texts.insert(0, _text(function, dim, later, form, dtype))
                 except Unfit:
                     raise
                 except Exception:  # a table that ends
@@ -219,7 +218,7 @@ def triple(arrays: Mapping[str, Any], source: str = "the dump") -> tuple[Any, An
     for value, names in zip(found, (BEFORE, AFTER, POSITIONS), strict=True):
         if value is None:
             raise Unfit(
-                f"{source} has {', '.join(sorted(arrays)) or 'no arrays'}: name one {names[0]!r} ({', '.join(names[1:4])})"
+                f"{source} has {', '.join(sorted(arrays)) or 'no arrays'}: name one {names[0]!r} or {names[1]!r}"
             )
     return found[0], found[1], found[2]
 

@@ -45,9 +45,9 @@ def costs(dump: Dump) -> Tensor:
     places, at = groups(dump)
     count = torch.bincount(at, minlength=len(places))
     many = (count >= 3).nonzero().flatten()
+    left, all_of_it = torch.zeros(()), torch.zeros(())
     if len(many) >= 2:
         chosen = many[torch.linspace(0, len(many) - 1, min(PLACES, len(many))).round().long()]
-        left, all_of_it = 0.0, 0.0
         for p in chosen.tolist():
             x, y = dump.before[at == p], dump.after[at == p]
             g, c, s = x.T @ x, y.T @ x, y.square().sum(0)
@@ -58,7 +58,7 @@ def costs(dump: Dump) -> Tensor:
             b = (c * d[:, None] - own[:, None] * g) / det
             left = left + (s[:, None] - a * own[:, None] - b * c).clamp(min=0)
             all_of_it = all_of_it + s
-        e = left / torch.as_tensor(all_of_it).clamp(min=1e-30)[:, None]
+        e = left / all_of_it.clamp(min=1e-30)[:, None]
         return torch.maximum(e, e.T)
     u, v = dump.after.square(), dump.before.square()
     uu, uv, vv = u.T @ u, u.T @ v, v.T @ v

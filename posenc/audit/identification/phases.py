@@ -67,11 +67,12 @@ def phases_of(dump: Dump, pairs: Pairs) -> Phases:
     angle = z.angle()
     found = [_lines(angle, places[:, a]) for a in range(places.shape[1])]
     if len(found) == 1:
-        one, axis = found[0], torch.zeros(len(i), dtype=torch.long)
+        axis = torch.zeros(len(i), dtype=torch.long)
     else:
         axis = torch.stack([each[3] for each in found]).argmin(0)
-        one = tuple(torch.stack(each).gather(0, axis[None])[0] for each in list(zip(*found, strict=True))[:4])
-    slopes, spread, start, noise = one[:4]
+    slopes, spread, start, noise = (
+        torch.stack(each).gather(0, axis[None])[0] for each in zip(*(each[:4] for each in found), strict=True)
+    )
     if float(noise.median()) > 0.7:
         raise Unfit(OUT_OF_PLACE)
     return Phases(slopes, spread, start, axis, gain, growth, noise, max(each[4] for each in found))

@@ -15,11 +15,11 @@ WHO = {
         "Modular's porting guide calls it NeoX style, and Apple's coreai-torch Hugging Face style: both are the other",
     ),
     "half": (
-        "GPT-NeoX, and Llama in transformers (rotate_half); llama.cpp calls it NEOX, flash-attn interleaved=False, vLLM "
-        "is_neox_style=True, MLX traditional=False",
+        "GPT-NeoX, and Llama in transformers (rotate_half); llama.cpp calls it NEOX, flash-attn interleaved=False, "
+        "vLLM is_neox_style=True, MLX traditional=False",
         "Modular's porting guide calls it GPT-J style, which is the other",
     ),
-}  # fmt: skip
+}
 """Who has a layout and what they call it, and who has the names the other way round."""
 
 DTYPES = ("float64", "float32", "float16", "bfloat16")
@@ -135,7 +135,8 @@ class FoundRotation:
             said += f", length in training {self.trained:,}{_between(self.trained, self.intervals.get('trained'))}"
         if self.alternatives:
             said += f" (or {'; or '.join(self.alternatives)}: the frequencies are the same)"
-        return f"{base}, {said}; {self.rotary_dim} channels share the frequencies, from {self.frequencies[0]:.4g} to {self.frequencies[-1]:.4g} radians per position."
+        ends = f"from {self.frequencies[0]:.4g} to {self.frequencies[-1]:.4g} radians per position"
+        return f"{base}, {said}; {self.rotary_dim} channels share the frequencies, {ends}."
 
     def _rest(self) -> str:
         said = {

@@ -48,7 +48,7 @@ def nice(value: float, low: float, high: float) -> float:
     return value
 
 
-def _digits(value: float) -> int:
+def digits(value: float) -> int:
     """How many digits a number has, without zeros at its end."""
     return len(f"{value:.12e}".split("e")[0].rstrip("0").replace(".", ""))
 
@@ -79,7 +79,7 @@ def explained(freq: Tensor, spread: Tensor, dims: int, amplitude: float = 1.0, f
     unseen = len(freq) - n
     if n == 1:
         return _one_plane(freq, spread, dims, tol)
-    if n == 2 and len(freq) == 2 or n > 2 or unseen:
+    if (n == 2 and len(freq) == 2) or n > 2 or unseen:
         found = _geometric(f, k, w, dims, t)
         if found is not None:
             return _hidden(found, n, unseen, dims)
@@ -144,7 +144,7 @@ def _geometric(f: Tensor, k: Tensor, w: Tensor, dims: int, t: Tensor) -> Scaling
     base, interval = _base(c, dc, dims)
     factor = nice(math.exp(-a), math.exp(-a - da), math.exp(-a + da))
     intervals = {"base": interval, "factor": (math.exp(-a - da), math.exp(-a + da))}
-    notes = ()
+    notes: tuple[str, ...] = ()
     if len(f) == 2:
         notes = ("two planes are seen: any base goes with some scaling of them, and the simplest reading is given",)
     return Scaling("linear", base, factor, base ** (-2 * t / dims) / factor, None, intervals, (), notes)
@@ -160,7 +160,7 @@ def _plain(c: float, dc: float, dims: int, t: Tensor, w: Tensor) -> Scaling:
     base, interval = _base(c, dc, dims)
     planes = dims // 2
     ideal = base ** (-2 * t / dims)
-    if planes > 1 and _digits(base) > 3:
+    if planes > 1 and digits(base) > 3:
         for plain in ROUND_BASES:
             low, high = ((edge / plain) ** ((dims - 2) / dims) for edge in interval)
             factor = nice((low * high) ** 0.5, low, high)
@@ -174,7 +174,7 @@ def _plain(c: float, dc: float, dims: int, t: Tensor, w: Tensor) -> Scaling:
                 return Scaling(
                     "ntk", plain, factor, ideal, None,
                     {"base": (plain, interval[1]), "factor": (1.0, high)}, (f"none, with base {base:,.6g}",),
-                    (f"NTK-aware scaling is the same as another base: these frequencies are those of base {base:,.6g}",),
+                    (f"NTK-aware scaling is another base: these frequencies are those of base {base:,.6g}",),
                 )  # fmt: skip
     return Scaling("none", base, 1.0, ideal, None, {"base": interval}, ())
 
@@ -190,10 +190,11 @@ def _ramp(freq: Tensor, t: Tensor, seen: Tensor, tol: Tensor, dims: int, amplitu
         if bool(((f[: stay + 1] + c * t[: stay + 1]).abs() <= 1.5 * tol[: stay + 1]).all()):
             break
     else:
-        c, dc = _slow_slope(f, t, tol, last)
+        slow = _slow_slope(f, t, tol, last)
         stay = 0
-        if c is None:
+        if slow is None:
             return None
+        c, dc = slow
     if stay == last or abs(float(f[0])) > 1.5 * float(tol[0]):
         return None
     base, interval = _base(c, dc, dims)
@@ -201,7 +202,7 @@ def _ramp(freq: Tensor, t: Tensor, seen: Tensor, tol: Tensor, dims: int, amplitu
         return None
     plain = base ** (-2 * t / dims)
     ratio = (freq / plain)[: last + 1]
-    doubt = 0.0 if _digits(base) <= 3 else math.log(interval[1] / interval[0]) / dims
+    doubt = 0.0 if digits(base) <= 3 else math.log(interval[1] / interval[0]) / dims
     error = tol[: last + 1] + doubt * t[: last + 1]
     if float(ratio[-1]) > 1 + float(error[-1]) or bool((ratio[1:] - ratio[:-1] > 3 * (error[1:] + error[:-1])).any()):
         return None
@@ -226,13 +227,13 @@ def _ramp(freq: Tensor, t: Tensor, seen: Tensor, tol: Tensor, dims: int, amplitu
     return _named(plain, t, share, slack, inner, base, factor, dims, intervals, amplitude, stay, last)
 
 
-def _slow_slope(f: Tensor, t: Tensor, tol: Tensor, last: int) -> tuple[float | None, float]:
+def _slow_slope(f: Tensor, t: Tensor, tol: Tensor, last: int) -> tuple[float, float] | None:
     """The fall of the slow planes, where no two fast ones stay as they are."""
     for begin in range(1, last - 1):
         a, c, _, dc = _fit(f[begin : last + 1], t[begin : last + 1], tol[begin : last + 1])
         if bool(((f[begin : last + 1] - a + c * t[begin : last + 1]).abs() <= 1.5 * tol[begin : last + 1]).all()):
             return c, dc
-    return None, 0.0
+    return None
 
 
 def _named(
@@ -245,31 +246,30 @@ def _named(
     for kind, slow, fast in (("llama3", 1.0, 4.0), ("yarn", 1.0, 32.0)):
         lengths = _lengths_by_turns(p, share, slack, slow, fast)
         if lengths is not None:
-            trained = _length(*lengths)
+            trained = usual_length(*lengths)
             readings.append((kind, trained, lengths, "" if kind == "llama3" else "in the paper's form"))
     if len(inner) == 0 or not readings or amplitude != 1:
         for fast, slow in ((32.0, 1.0), (1.0, 1.0)):
             lengths = _lengths_by_index(base, dims, t, share, slack, fast, slow, True)
             if lengths is not None:
                 readings.append(
-                    ("yarn", _length(*lengths), lengths, "" if fast == 32 else f"beta_fast = beta_slow = {slow:g}")
+                    ("yarn", usual_length(*lengths), lengths, "" if fast == 32 else f"beta_fast = beta_slow = {slow:g}")
                 )
                 break
         else:
             lengths = _lengths_by_index(base, dims, t, share, slack, 32.0, 1.0, False)
             if lengths is not None:
-                readings.append(("yarn", _length(*lengths), lengths, "truncate = False"))
+                readings.append(("yarn", usual_length(*lengths), lengths, "truncate = False"))
     if len(inner) == 0:
         edge = [FULL_TURN / float(p[stay]), FULL_TURN / float(p[min(stay + 1, last)])]
-        step = ("llama3", _length(*edge), (edge[0], edge[1]), "a step: low = high, as Llama 4 has it")
+        step = ("llama3", usual_length(*edge), (edge[0], edge[1]), "a step: low = high, as Llama 4 has it")
         readings.append(step)
     if not readings:
         free = _free_ramp(p, t, share, inner)
         if free is None:
             return None
-        kind, low, high, note = free
-        ideal = None
-        return Scaling(kind, base, factor, ideal, None, intervals, (), (note,))
+        kind, note = free
+        return Scaling(kind, base, factor, None, None, intervals, (), (note,))
     readings.sort(key=lambda r: (r[0] == "yarn") != (amplitude > 1 + 1e-6))  # Llama 3's has no amplitude
     kind, trained, lengths, note = readings[0]
     others = tuple(dict.fromkeys(f"{k}{f', {n}' if n else ''}" for k, _, _, n in readings[1:]))
@@ -284,7 +284,7 @@ def _named(
     )
 
 
-def _length(low: float, high: float) -> int:
+def usual_length(low: float, high: float) -> int:
     """A usual length within an interval, or its middle."""
     inside = [n for n in TRAINED if low * (1 - 1e-9) <= n <= high * (1 + 1e-9)]
     if not inside:
@@ -328,23 +328,21 @@ def _lengths_by_index(
     return (float(min(good)), float(max(good))) if good else None
 
 
-def _free_ramp(p: Tensor, t: Tensor, share: Tensor, inner: Tensor) -> tuple[str, float, float, str] | None:
+def _free_ramp(p: Tensor, t: Tensor, share: Tensor, inner: Tensor) -> tuple[str, str] | None:
     """A ramp with numbers of its own: straight over the turns, or over the index."""
     if len(inner) < 2:
-        return (
-            "unknown",
-            0.0,
-            0.0,
-            "fast planes stay, slow ones are divided; too few planes lie between to name the form",
-        )
+        return "unknown", "fast planes stay, slow ones are divided; too few lie between to name the form"
     for kind, over in (("llama3", p), ("yarn", t[: len(p)])):
         x, y = over[inner], share[inner]
         slope = ((x - x.mean()) * (y - y.mean())).sum() / (x - x.mean()).square().sum()
         if float((y - y.mean() - slope * (x - x.mean())).abs().max()) < 1e-3:
             zero, one = (float(x.mean() + (v - y.mean()) / slope) for v in (0.0, 1.0))
             if kind == "llama3":
-                note = f"turns in training at which the ramp begins and ends are as 1 to {one / zero:.3g}; at 1 the length in training is {FULL_TURN / zero:,.0f}"
+                note = (
+                    f"turns in training at which the ramp begins and ends are as 1 to {one / zero:.3g}; at 1 the "
+                    f"length in training is {FULL_TURN / zero:,.0f}"
+                )
             else:
                 note = f"the ramp lies between planes {one:.3g} and {zero:.3g}"
-            return kind, zero, one, note
+            return kind, note
     return None
