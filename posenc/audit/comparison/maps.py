@@ -29,6 +29,9 @@ class Map:
         measured: (L, h) complex, what was measured at `positions`, gain included.
         positions: (L,).
         problem: Why it is no rotation, where that is so.
+        own: Whether it is told from the side's own first place, and not from the other side's: then gain and offset
+            are not known.
+        permuted: Whether the channels before are the other side's in another order.
         mixed: Then, for each channel, its partner (d,) and what it and the partner are multiplied by, (L, d) each.
     """
 
@@ -42,6 +45,8 @@ class Map:
     positions: Tensor
     problem: str = ""
     mixed: tuple[Tensor, Tensor, Tensor] | None = None
+    own: bool = False
+    permuted: bool = False
 
     @property
     def turns(self) -> bool:
@@ -105,6 +110,14 @@ def map_of(before: Tensor, after: Tensor, positions: Tensor) -> Map:
     rest[chosen.flatten()] = False
     passed = float((x[..., rest] * y[..., rest]).sum() / x[..., rest].square().sum()) if bool(rest.any()) else found.amplitude
     return Map(found, chosen, lines.slopes[order], found.offset, float(lines.gain[order].median()), passed, z, pos)
+
+
+def named_map(found: FoundRotation) -> Map:
+    """The map of a rotation that was recognised, at positions from 0 to 32."""
+    pos, rates = torch.arange(33, dtype=torch.float64), torch.tensor(found.frequencies, dtype=torch.float64)
+    slopes = rates * (found.direction or 1)
+    z = torch.polar(torch.full((33, len(rates)), found.amplitude, dtype=torch.float64), (pos[:, None] + found.offset) * slopes)
+    return Map(found, torch.tensor(found.pairs), slopes, found.offset, found.amplitude, 1.0, z, pos)
 
 
 def _mixed(x: Tensor, y: Tensor, dump: Dump) -> tuple[Tensor, Tensor, Tensor] | None:

@@ -54,9 +54,8 @@ class Side:
         self.adapter: Adapter = self._adapter(model, module)
         self.module = self.adapter.module
         self.vocabulary = self.adapter.vocabulary
-        self.layers = 0
-        self.first = 0
-        self.dtype = torch.float32
+        self.marks = self.adapter.takes_mask and hasattr(getattr(self.module, "config", None), "model_type")
+        """Whether a mask goes with positions: without one, transformers takes those that jump for several texts."""
 
     def _adapter(self, model: Any, module: nn.Module | None) -> Adapter:
         if module is None:
@@ -90,6 +89,8 @@ class Side:
 
     def logits(self, tokens: Tensor, positions: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
         """(B, L, V) in float64; raises Unfit where the model raises."""
+        if positions is not None and mask is None and self.marks:
+            mask = torch.ones_like(tokens)
         try:
             with quiet(io.StringIO()):
                 out = found(ask(self.adapter.logits, tokens, positions, mask))
@@ -138,13 +139,22 @@ def layers_of(
     out = []
     for n, (one, many) in enumerate(zip(repeated, mixed, strict=True)):
         given = before[n] if before is not None else (None, None)
-        q, k = (
-            map_of(_before(each, start), _vectors(each), positions)
-            for each, start in zip((one.q, one.k), given, strict=True)
-        )
+        q, k = (_map(each, start, positions) for each, start in zip((one.q, one.k), given, strict=True))
         scale, bias, cap, straight = _scores(many)
         out.append(Layer(q, k, scale, bias, cap, straight))
     return out
+
+
+def _map(after: Tensor, start: Tensor | None, positions: Tensor) -> Map:
+    """The map from the other side's first place, or from the side's own where that explains nothing."""
+    before, own = _before(after, start), _vectors(after[:, :, :1].expand_as(after))
+    found = map_of(before, _vectors(after), positions)
+    if start is None or not found.problem:
+        return found
+    a, b = (each[:, 0].abs().sort().values for each in (before, own))
+    permuted = a.shape == b.shape and bool((a - b).abs().max() < 1e-4 * a.abs().max())
+    other = map_of(own, _vectors(after), positions)
+    return found if other.problem or (not permuted and found.mixed) else replace(other, own=True, permuted=permuted)
 
 
 def _vectors(x: Tensor) -> Tensor:
@@ -205,8 +215,3 @@ def _rounded(bias: Tensor) -> Tensor:
     """Without what float32 leaves over of nothing."""
     size = bias[bias.isfinite()].abs().max() if bool(bias.isfinite().any()) else torch.zeros(())
     return torch.where(bias.abs() < 2e-5, torch.zeros_like(bias), bias) if float(size) < 2e-5 else bias
-
-
-def replaced(layer: Layer, **parts: Any) -> Layer:
-    """A layer with other parts."""
-    return replace(layer, **parts)

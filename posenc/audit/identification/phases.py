@@ -125,8 +125,7 @@ def _lines(angle: Tensor, pos: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, 
     if len(different) < 2:
         h = angle.shape[1]
         return torch.zeros(h), torch.full((h,), math.inf), angle.mean(0), torch.full((h,), 9.0), math.inf
-    begin = _densest(p)
-    near = slice(begin, min(begin + WINDOW, len(p)))
+    near = _densest(p, float((different[1:] - different[:-1]).min()))
     step = _step(torch.unique(p[near]))
     slope = _coarse(a[near], p[near], step)
     inside = torch.zeros(len(p), dtype=torch.bool)
@@ -146,10 +145,20 @@ def _lines(angle: Tensor, pos: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, 
     return slope, spread, start, quiet, step
 
 
-def _densest(p: Tensor) -> int:
-    """Where the closest WINDOW positions begin."""
-    width = min(WINDOW, len(p)) - 1
-    return int((p[width:] - p[: len(p) - width]).argmin())
+def _densest(p: Tensor, gap: float) -> slice:
+    """Positions from which a first slope is taken: as many as follow one another with few gaps.
+
+    Two groups far apart would leave slopes open that turn by 2π between them.
+    """
+    for count in (WINDOW, 24, 16, 12, 8, 6, 4, 3):
+        if count > len(p) and count > 3:
+            continue
+        width = min(count, len(p)) - 1
+        spans = p[width:] - p[: len(p) - width]
+        begin = int(spans.masked_fill(spans == 0, float("inf")).argmin())
+        if float(spans[begin]) <= 3 * width * gap or count == 3:
+            break
+    return slice(begin, begin + width + 1)
 
 
 def _step(p: Tensor) -> float:
