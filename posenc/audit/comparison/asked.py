@@ -152,7 +152,7 @@ class _Models:
             found = [told]
         else:
             found = differences(texts[-1] if ignored is None else near, near)
-        if ignored is not None:
+        if ignored is not None and not any(f.kind == "unrotated" for f in found):
             found.append(ignored)
         return self._weighed(texts, found, ignored)
 
@@ -172,9 +172,9 @@ class _Models:
                 continue
             moved = [off(one, other) for one, other in zip((text.reference, text.candidate), plain, strict=True)]
             if moved[0] > 10 * self.tolerance and moved[1] < self.tolerance:
-                return None, Found("ignored", "positions as they are given", "its own count, whatever is given")
+                return None, Found("ignored", "positions as they are given", "its own count, whatever is given", certain=True)
             if moved[1] > 10 * self.tolerance and moved[0] < self.tolerance:
-                return None, Found("ignored", "its own count, whatever is given", "positions as they are given")
+                return None, Found("ignored", "its own count, whatever is given", "positions as they are given", certain=True)
             if max(moved) < self.tolerance:
                 return None, None
             return text, None

@@ -50,8 +50,11 @@ def differences(text: object, near: object) -> list[Found]:
     for n, (a, b) in enumerate(zip(ours, theirs, strict=True)):
         for of in ("queries", "keys"):
             one, other = (a.q, b.q) if of == "queries" else (a.k, b.k)
-            for each in _of_maps(one, other, [(m.q, m.k)[of == "keys"] for i, m in enumerate(ours) if i != n], schedule):
-                found.append(replace(each, layers=(n,), of=of))
+            rest = [m.q if of == "queries" else m.k for i, m in enumerate(ours) if i != n]
+            each = [f for f in _of_maps(one, other, rest, schedule) if f.kind != "rounding"]
+            close = [(m.q if of == "queries" else m.k) for m in (near.ours[n], near.theirs[n])]  # type: ignore[attr-defined]
+            each = each or [f for f in _of_maps(close[0], close[1], rest, schedule) if f.kind == "rounding"]
+            found += [replace(f, layers=(n,), of=of) for f in each]
     for n, (a, b) in enumerate(zip(ours, theirs, strict=True)):
         ratio = _ratio(a, b)
         if ratio is not None and abs(ratio - 1) > 1e-3:

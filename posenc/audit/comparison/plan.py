@@ -119,3 +119,19 @@ def _gained(m: Map | None, a: Map, b: Map) -> Map | None:
     m = a if m is None else m
     ratio = (b.gain if b.turns else b.through) / m.gain if m.turns else 1.0
     return replace(m, measured=m.measured * ratio, gain=m.gain * ratio, through=b.through)
+
+
+def whole(ours: list[Layer], theirs: list[Layer]) -> Change:
+    """What becomes of the reference's scores if its layers do all that other layers do."""
+
+    def change(n: int, q: Tensor, k: Tensor, scores: Tensor) -> Tensor:
+        if n >= len(ours) or ours[n] is theirs[n]:
+            return scores
+        a, b = ours[n], theirs[n]
+        q, k = b.q.apply(a.q.undone(q.double())), b.k.apply(a.k.undone(k.double()))
+        k = k if k.shape[1] == q.shape[1] else k.repeat_interleave(q.shape[1] // k.shape[1], 1)
+        product = b.scale * (q @ k.mT)
+        product = b.cap * torch.tanh(product / b.cap) if b.cap else product
+        return (product + b.bias).to(scores.dtype)
+
+    return change

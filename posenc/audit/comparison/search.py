@@ -1,0 +1,383 @@
+"""Where one side cannot be looked into: hypotheses are tried in the other, one, two or three at a time.
+
+A function of another library, a server or a dump gives logits alone. The side that is torch is changed, layer by layer,
+until it gives them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from posenc.audit.adapters.protocol import Unfit
+from posenc.audit.comparison.described import Found
+from posenc.audit.comparison.maps import Map, unturned
+from posenc.audit.comparison.plan import whole
+from posenc.audit.comparison.result import KINDS, Comparison, Difference
+from posenc.audit.comparison.sides import Layer, Side, layers_of, words
+from posenc.audit.identification.scalings import nice
+from posenc.audit.probe import off
+from posenc.schemes.alibi import alibi_slopes
+from posenc.schemes.scaling import llama3, yarn, yarn_attention_factor
+
+Edit = Callable[[Layer], Layer]
+BASES = (100.0, 1e3, 1e4, 5e4, 1e5, 1.5e5, 5e5, 1e6, 2e6, 5e6, 1e7)
+FACTORS = (2.0, 4.0, 8.0, 16.0, 32.0, 40.0)
+BEAM, DEPTH = 4, 3
+
+
+@dataclass(frozen=True)
+class Guess:
+    """A difference that may be there.
+
+    Args:
+        kind, reference, candidate, of: As in `Difference`.
+        edit: What it makes of a layer of the reference.
+        layers: Where; None for all.
+    """
+
+    kind: str
+    reference: str
+    candidate: str
+    edit: Edit
+    layers: tuple[int, ...] | None = None
+    of: str = ""
+
+    def done(self, layers: list[Layer]) -> list[Layer]:
+        return [self.edit(x) if self.layers is None or n in self.layers else x for n, x in enumerate(layers)]
+
+
+class Search:
+    """Guesses tried in a side that can be looked into.
+
+    Args:
+        side: Which one.
+        tokens, positions: The text.
+        wanted: The logits that it should give.
+        tolerance: Below it, differences are rounding.
+    """
+
+    def __init__(self, side: Side, tokens: Tensor, positions: Tensor | None, wanted: Tensor, tolerance: float) -> None:
+        self.side, self.tokens, self.wanted, self.tolerance = side, tokens, wanted, tolerance
+        self.positions = None if positions is None else positions.reshape(-1, positions.shape[-1])[:1]
+        n = tokens.shape[1]
+        pos = torch.arange(n) if self.positions is None else self.positions[0]
+        low = min(10, side.vocabulary // 8)
+        same = words(low, side.vocabulary, n)
+        mixed = torch.randint(low, side.vocabulary, (4, n), generator=torch.Generator().manual_seed(1))
+        seen = [side.seen(each, None if self.positions is None else self.positions.expand(len(each), -1)) for each in (same, mixed)]
+        if not seen[0]:
+            raise Unfit(
+                "neither side's attention can be seen: give one as a torch module whose attention is matmul and "
+                "softmax or scaled_dot_product_attention, or dump queries and keys of both"
+            )
+        self.layers = layers_of(side, seen[0], seen[1], None, pos)
+        self.plain = side.logits(tokens, self._given())[..., : wanted.shape[-1]]
+
+    def _given(self) -> Tensor | None:
+        return None if self.positions is None else self.positions.expand(len(self.tokens), -1)
+
+    def logits(self, guesses: tuple[Guess, ...]) -> Tensor:
+        layers = self.layers
+        for guess in guesses:
+            layers = guess.done(layers)
+        out = self.side.changed(self.tokens, self._given(), whole(self.layers, layers))
+        return out[..., : self.wanted.shape[-1]]
+
+    def left(self, guesses: tuple[Guess, ...]) -> float:
+        """Root mean square that stays, over that of what is wanted."""
+        gap = self.logits(guesses) - self.wanted
+        size = float(gap.square().mean().sqrt() / self.wanted.square().mean().sqrt())
+        return size if math.isfinite(size) else math.inf
+
+    def found(self) -> tuple[tuple[Guess, ...], float]:
+        """The smallest set of guesses that leaves rounding, or the one that leaves least."""
+        before = self.left(())
+        goal = max(self.tolerance, 1e-6)
+        singles = [g for g in self._refined(guesses_of(self.layers, self._first()))]
+        beam: list[tuple[float, tuple[Guess, ...]]] = [(before, ())]
+        best = beam[0]
+        for _ in range(DEPTH):
+            tried = []
+            for _, chosen in beam:
+                kinds = {(g.kind, g.of) for g in chosen}
+                for g in singles:
+                    if (g.kind, g.of) in kinds or (g.kind, "") in kinds:
+                        continue
+                    tried.append((self.left((*chosen, g)), (*chosen, g)))
+                    if tried[-1][0] < goal:
+                        return tried[-1][1], tried[-1][0]
+            tried.sort(key=lambda each: each[0])
+            beam = tried[:BEAM]
+            refined = []
+            for size, chosen in beam:
+                better = self._tuned(chosen)
+                refined.append((self.left(better), better) if better is not chosen else (size, chosen))
+                if refined[-1][0] < goal:
+                    return refined[-1][1], refined[-1][0]
+                single = self._by_layer(refined[-1][1])
+                if single is not None and single[1] < goal:
+                    return single
+                if single is not None:
+                    refined.append((single[1], single[0]))
+            beam = sorted([*beam, *refined], key=lambda each: each[0])[:BEAM]
+            if beam[0][0] < best[0]:
+                best = beam[0]
+        return best[1], best[0]
+
+    def _first(self) -> int | None:
+        """The first row that differs."""
+        rows = (self.plain - self.wanted).abs().amax((0, 2)) > 10 * self.tolerance * self.wanted.square().mean().sqrt()
+        return int(rows.nonzero()[0]) if bool(rows.any()) else None
+
+    def _refined(self, guesses: list[Guess]) -> list[Guess]:
+        return guesses
+
+    def _by_layer(self, chosen: tuple[Guess, ...]) -> tuple[tuple[Guess, ...], float] | None:
+        """The last guess in single layers, or in all but one."""
+        if not chosen or len(self.layers) < 2 or chosen[-1].layers is not None:
+            return None
+        last, every = chosen[-1], range(len(self.layers))
+        sets = [(n,) for n in every] + ([tuple(m for m in every if m != n) for n in every] if len(self.layers) > 2 else [])
+        tried = [(*chosen[:-1], replace(last, layers=s)) for s in sets]
+        sizes = [self.left(each) for each in tried]
+        n = min(range(len(sizes)), key=sizes.__getitem__)
+        return tried[n], sizes[n]
+
+    def _tuned(self, chosen: tuple[Guess, ...]) -> tuple[Guess, ...]:
+        """With the number of the last guess fitted, if it has one."""
+        make = NUMBERS.get(chosen[-1].kind + chosen[-1].candidate.split(" ")[0])
+        if make is None:
+            return chosen
+        of = chosen[-1]
+
+        def size(x: float) -> float:
+            return self.left((*chosen[:-1], replace(make(self.layers, math.exp(x)), layers=of.layers)))
+
+        grid = [math.log(10) + k * math.log(1e7) / 40 for k in range(41)] if of.kind == "base" else [k * 0.05 - 3 for k in range(141)]
+        grid = [x for x in grid if of.kind != "amplitude" or abs(x) < 1.5]
+        middle = min(grid, key=size)
+        step = grid[1] - grid[0]
+        a, b = middle - step, middle + step
+        for _ in range(36):
+            c, d = a + 0.382 * (b - a), a + 0.618 * (b - a)
+            a, b = (a, d) if size(c) < size(d) else (c, b)
+        value = math.exp((a + b) / 2)
+        rounded = nice(value, value * (1 - 1e-4), value * (1 + 1e-4))
+        return (*chosen[:-1], replace(make(self.layers, rounded), layers=of.layers))
+
+
+def _with(layer: Layer, edit: Callable[[Map], Map], of: str = "qk") -> Layer:
+    q, k = (edit(m) if name in of and m.turns else m for name, m in (("q", layer.q), ("k", layer.k)))
+    return replace(layer, q=q, k=k)
+
+
+def _exact(m: Map, **parts: object) -> Map:
+    out = replace(m, **parts)  # type: ignore[arg-type]
+    return replace(out, measured=out.exact())
+
+
+def _way(m: Map) -> Tensor:
+    return torch.where(m.slopes < 0, -1.0, 1.0).double()
+
+
+def _rates(m: Map, f: Tensor) -> Map:
+    return _exact(m, slopes=f[: len(m.slopes)] * _way(m))
+
+
+def _plain(m: Map, base: float) -> Tensor:
+    dims = m.found.rotary_dim if m.found is not None else 2 * len(m.pairs)
+    return base ** (-2 * torch.arange(len(m.slopes), dtype=torch.float64) / dims)
+
+
+def _base_of(layers: list[Layer]) -> float:
+    return next((m.q.found.base for m in layers if m.q.found is not None and m.q.found.base), 10_000.0)
+
+
+def _based(layers: list[Layer], base: float) -> Guess:
+    return Guess("base", f"{_base_of(layers):,.7g}", f"{base:,.7g}", lambda x: _with(x, lambda m: _rates(m, _plain(m, base))))
+
+
+def _slower(layers: list[Layer], factor: float) -> Guess:
+    said = f"linear scaling, factor {factor:.6g}"
+    return Guess("scaling", "its rates", said, lambda x: _with(x, lambda m: _exact(m, slopes=m.slopes / factor)))
+
+
+def _louder(layers: list[Layer], ratio: float) -> Guess:
+    return Guess("amplitude", "scores times 1", f"scores times {ratio:.5g}", lambda x: replace(x, scale=x.scale * ratio))
+
+
+class _Numbers(dict[str, Callable[[list[Layer], float], Guess]]):
+    """Guesses with a number, by the beginning of their kind and words."""
+
+    def get(self, key: str, default: object = None) -> Callable[[list[Layer], float], Guess] | None:  # type: ignore[override]
+        return next((make for start, make in self.items() if key.startswith(start)), None)
+
+
+NUMBERS = _Numbers({"base": _based, "scalinglinear": _slower, "amplitude": _louder})
+
+
+def guesses_of(layers: list[Layer], first: int | None) -> list[Guess]:
+    """All single guesses, in all layers.
+
+    Args:
+        layers: The side that is changed.
+        first: The first row of logits that differs.
+    """
+    out: list[Guess] = []
+    turning = next((x.q for x in layers if x.q.turns and x.q.found is not None), None)
+    n = layers[0].bias.shape[-1]
+    if first:
+        for w in (first, first + 1, first - 1):
+            if 0 < w < n:
+                out.append(Guess("window", "the keys that it sees", f"a window of {w} keys", lambda x, w=w: _windowed(x, w)))
+    if turning is not None:
+        assert turning.found is not None
+        half = turning.found.layout == "half"
+        out.append(Guess("layout", turning.found.layout, "interleaved" if half else "half", lambda x: _with(x, _swapped)))
+        out.append(Guess("direction", "the usual way", "the other way", lambda x: _with(x, lambda m: _exact(m, slopes=-m.slopes))))
+        for of, word in (("qk", ""), ("q", "queries"), ("k", "keys")):
+            out.append(Guess("unrotated", "a rotation", "no rotation", lambda x, of=of: _with(x, unturned, of), of=word))
+        base = _base_of(layers)
+        out += [_based(layers, b) for b in BASES if abs(b / base - 1) > 1e-6]
+        out += [_slower(layers, s) for s in (*FACTORS, 0.5)]
+        for r in sorted({turning.found.dim * k // 4 // 2 * 2 for k in (1, 2, 3, 4)} - {0, turning.found.rotary_dim}):
+            said = f"{r} of {turning.found.dim} channels turning"
+            out.append(Guess("partial", f"{turning.found.rotary_dim} channels turning", said, lambda x, r=r: _with(x, lambda m: _narrow(m, r))))
+        for o in (1, -1, 2, -2, 3, -3):
+            out.append(Guess("offset", "positions + 0", f"positions {o:+d}", lambda x, o=o: _with(x, lambda m: _exact(m, offset=m.offset + o), "q"), of="queries"))
+        out += _scalings(base)
+        for dtype in (torch.bfloat16, torch.float16):
+            name = str(dtype).removeprefix("torch.")
+            out.append(Guess("rounding", "fine angles", f"{name} tables", lambda x, t=dtype: _with(x, lambda m: _coarse(m, t))))
+            out.append(Guess("rounding", "fine angles", f"{name} frequencies", lambda x, t=dtype: _with(x, lambda m: _exact(m, slopes=m.slopes.to(t).double()))))
+    if any(float(x.bias[x.bias.isfinite()].abs().max()) > 1e-4 for x in layers):
+        out.append(Guess("slopes", "its bias", "the bias with the other sign", lambda x: replace(x, bias=_turned_bias(x.bias))))
+        out.append(Guess("slopes", "its bias", "no bias", lambda x: replace(x, bias=_mask(x.bias))))
+    heads = layers[0].bias.shape[0]
+    for rule, slopes in (("the authors' rule", alibi_slopes(heads, dtype=torch.float64)),
+                         ("the paper's rule", 2.0 ** (-8 * torch.arange(1, heads + 1, dtype=torch.float64) / heads))):  # fmt: skip
+        if heads > 1:
+            out.append(Guess("slopes", "its bias", f"ALiBi by {rule}", lambda x, s=slopes: replace(x, bias=_sloped(x.bias, s))))
+    out += [_louder(layers, r) for r in (0.5, 0.8, 1.25, 2.0)]
+    return out
+
+
+def _scalings(base: float) -> list[Guess]:
+    """YaRN's and Llama 3's usual settings."""
+    out = []
+    for s in FACTORS:
+        for trained in (2048, 4096, 8192, 32_768):
+            def slow(m: Map, s: float = s, trained: int = trained) -> Map:
+                return _rates(m, yarn(_plain(m, base), s, trained, form="code"))
+
+            said = f"yarn, factor {s:g}, length in training {trained:,}"
+            sharp = yarn_attention_factor(s) ** 2
+            out.append(Guess("scaling", "its rates", said, lambda x, f=slow: _with(x, f)))
+            out.append(Guess("scaling", "its rates", f"{said}, with its amplitude",
+                             lambda x, f=slow, a=sharp: replace(_with(x, f), scale=x.scale * a)))  # fmt: skip
+
+        def ramp(m: Map, s: float = s) -> Map:
+            return _rates(m, llama3(_plain(m, base), s))
+
+        out.append(Guess("scaling", "its rates", f"llama3, factor {s:g}, length in training 8,192", lambda x, f=ramp: _with(x, f)))
+    return out
+
+
+def _swapped(m: Map) -> Map:
+    """The other layout of as many channels from the same start."""
+    start, h = int(m.pairs.min()), len(m.pairs)
+    t = torch.arange(h)
+    half = int(m.pairs[0, 1] - m.pairs[0, 0]) > 1 or h == 1
+    pairs = torch.stack((2 * t, 2 * t + 1) if half else (t, t + h), 1) + start
+    return _exact(m, pairs=pairs)
+
+
+def _narrow(m: Map, dims: int) -> Map:
+    """Another number of channels that turn, in the same layout."""
+    base = m.found.base if m.found is not None and m.found.base else 10_000.0
+    t = torch.arange(dims // 2)
+    inter = m.found is not None and m.found.layout == "interleaved"
+    pairs = torch.stack((2 * t, 2 * t + 1) if inter else (t, t + dims // 2), 1)
+    f = base ** (-2 * t.double() / dims)
+    return _exact(m, pairs=pairs, slopes=f * float(_way(m)[0]))
+
+
+def _coarse(m: Map, dtype: torch.dtype) -> Map:
+    z = m.exact()
+    return replace(m, measured=torch.complex(z.real.to(dtype).double(), z.imag.to(dtype).double()))
+
+
+def _mask(bias: Tensor) -> Tensor:
+    return torch.where(bias.isfinite(), torch.zeros_like(bias), bias)
+
+
+def _turned_bias(bias: Tensor) -> Tensor:
+    return torch.where(bias.isfinite(), -bias, bias)
+
+
+def _sloped(bias: Tensor, slopes: Tensor) -> Tensor:
+    n = torch.arange(bias.shape[-1])
+    return _mask(bias) - slopes[:, None, None] * (n[:, None] - n[None]).abs()
+
+
+def _windowed(layer: Layer, width: int) -> Layer:
+    n = torch.arange(layer.bias.shape[-1])
+    return replace(layer, bias=layer.bias.masked_fill(n[:, None] - n[None] >= width, -torch.inf))
+
+
+def beside_dump(
+    side: Side, tokens: Tensor, positions: Tensor | None, logits: Tensor, turned: bool, tolerance: float
+) -> Comparison:
+    """A dump of logits, and guesses tried in the model; `turned` where the dump is the reference's."""
+    loose = max(tolerance, 2e-3)  # a dump is rarely in float64
+    search = Search(side, tokens, positions, logits, loose)
+    if search.plain.shape != logits.shape:
+        raise Unfit(f"the dump has logits {tuple(logits.shape)} and the model {tuple(search.plain.shape)}")
+    return _told(search, turned, loose, ())
+
+
+def searched(ours: Side, theirs: Side, near: object, n: int, tolerance: float, notes: list[str]) -> Comparison:
+    """Two models of which one cannot be looked into."""
+    tokens, a, b = near.tokens, near.reference, near.candidate  # type: ignore[attr-defined]
+    if off(b, a) <= tolerance:
+        return Comparison(True, True, (), off(b, a), off(b, a), notes=tuple(notes))
+    try:
+        search, turned = Search(ours, tokens, None, b, tolerance), False
+    except Unfit:
+        search, turned = Search(theirs, tokens, None, a, tolerance), True
+    return _told(search, turned, tolerance, tuple(notes))
+
+
+def _told(search: Search, turned: bool, tolerance: float, notes: tuple[str, ...]) -> Comparison:
+    size = off(search.plain, search.wanted)
+    if size <= tolerance:
+        return Comparison(True, True, (), size, size, notes=notes)
+    first = off(search.plain[:, :1], search.wanted[:, :1])
+    said = "One side gives logits alone, so usual values were tried in the other."
+    if first > 10 * tolerance:
+        why = f"another first token (off {first:.2g}), which sees itself alone"
+        return Comparison(False, False, (Difference("other", "its logits", why, (), None, KINDS["other"][1]),), size, size, notes=notes)
+    chosen, left = search.found()
+    whole_set = off(search.logits(chosen), search.wanted)
+    before = search.left(())
+    if left > max(100 * tolerance, 0.05 * before):
+        partly = f"The nearest guess was {', '.join(g.kind for g in chosen)}, which leaves {left / before:.0%}." if chosen else ""
+        other = Difference("other", "its logits", "logits that no guess explains", (), None, "dump queries and keys of both, and compare these")
+        return Comparison(False, False, (other,), size, whole_set, notes=(*notes, said, partly))
+    without = [search.left(tuple(g for g in chosen if g is not each)) for each in chosen]
+    total = sum(max(w - left, 0.0) for w in without)
+    out = []
+    for g, w in zip(chosen, without, strict=True):
+        layers = g.layers if g.layers is not None else tuple(range(len(search.layers)))
+        a, b = (g.candidate, g.reference) if turned else (g.reference, g.candidate)
+        share = max(w - left, 0.0) / total if total else None
+        out.append(Difference(g.kind, a, b, layers, share, KINDS[g.kind][1], g.of))
+    return Comparison(False, True, tuple(out), size, whole_set, notes=(*notes, said))
+
+
+__all__ = ["Found", "Guess", "Search", "beside_dump", "guesses_of", "searched"]

@@ -149,11 +149,14 @@ def _map(after: Tensor, start: Tensor | None, positions: Tensor) -> Map:
     """The map from the other side's first place, or from the side's own where that explains nothing."""
     before, own = _before(after, start), _vectors(after[:, :, :1].expand_as(after))
     found = map_of(before, _vectors(after), positions)
-    if start is None or not found.problem:
+    clean = not found.problem and (found.found is None or found.found.residual < 3e-3)
+    if start is None or clean:
         return found
     a, b = (each[:, 0].abs().sort().values for each in (before, own))
     permuted = a.shape == b.shape and bool((a - b).abs().max() < 1e-4 * a.abs().max())
     other = map_of(own, _vectors(after), positions)
+    if found.found and other.found and other.found.residual > 0.3 * found.found.residual:
+        return found  # rounding, and not another state
     return found if other.problem or (not permuted and found.mixed) else replace(other, own=True, permuted=permuted)
 
 
