@@ -7,6 +7,7 @@ until it gives them.
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -27,7 +28,9 @@ from posenc.schemes.scaling import llama3, yarn, yarn_attention_factor
 Edit = Callable[[Layer], Layer]
 BASES = (100.0, 1e3, 1e4, 5e4, 1e5, 1.5e5, 5e5, 1e6, 2e6, 5e6, 1e7)
 FACTORS = (2.0, 4.0, 8.0, 16.0, 32.0, 40.0)
-BEAM, DEPTH = 4, 3
+GOLDEN = (5**0.5 - 1) / 2
+BEAM, DEPTH, POOL = 4, 3, 20
+MOST_LAYERS, SECONDS = 8, 25.0
 
 
 @dataclass(frozen=True)
@@ -76,6 +79,7 @@ class Search:
                 "softmax or scaled_dot_product_attention, or dump queries and keys of both"
             )
         self.layers = layers_of(side, seen[0], seen[1], None, pos)
+        self.deadline, self.others = time.process_time() + SECONDS, ()
         self.plain = side.logits(tokens, self._given())[..., : wanted.shape[-1]]
 
     def _given(self) -> Tensor | None:
@@ -96,57 +100,59 @@ class Search:
 
     def found(self) -> tuple[tuple[Guess, ...], float]:
         """The smallest set of guesses that leaves rounding, or the one that leaves least."""
-        before = self.left(())
         goal = max(self.tolerance, 1e-6)
-        singles = [g for g in self._refined(guesses_of(self.layers, self._first()))]
-        beam: list[tuple[float, tuple[Guess, ...]]] = [(before, ())]
-        best = beam[0]
-        for _ in range(DEPTH):
-            tried = []
-            for _, chosen in beam:
-                kinds = {(g.kind, g.of) for g in chosen}
-                for g in singles:
-                    if (g.kind, g.of) in kinds or (g.kind, "") in kinds:
+        singles = guesses_of(self.layers, self._first())
+        tried = [(self.left((g,)), (g,)) for g in singles]
+        done = self._best(tried, goal)
+        if done is not None:
+            return done
+        tuned = [self._tuned((make(self.layers, start),)) for make, start in STARTS]
+        tried += [(self.left(each), each) for each in tuned]
+        done = self._best(tried, goal)
+        if done is not None:
+            return done
+        if 1 < len(self.layers) <= MOST_LAYERS:
+            local = [replace(g, layers=(n,)) for g in singles for n in range(len(self.layers))]
+            tried += [(self.left((g,)), (g,)) for g in local]
+            done = self._best(tried, goal)
+            if done is not None:
+                return done
+        tried.sort(key=lambda each: each[0])
+        best = tried[0]
+        pool = list(dict.fromkeys([*singles, *(each[1][0] for each in tried[:POOL])]))
+        for _ in range(DEPTH - 1):
+            more = []
+            for _, chosen in tried[:BEAM]:
+                for g in pool:
+                    if time.process_time() > self.deadline:
+                        return best[1], best[0]
+                    if any(_clash(g, other) for other in chosen):
                         continue
-                    tried.append((self.left((*chosen, g)), (*chosen, g)))
-                    if tried[-1][0] < goal:
-                        return tried[-1][1], tried[-1][0]
+                    more.append((self.left((*chosen, g)), (*chosen, g)))
+                    if more[-1][0] < goal:
+                        return more[-1][1], more[-1][0]
+            more.sort(key=lambda each: each[0])
+            tried = more[:BEAM]
+            tried += [(self.left(t), t) for t in (self._tuned(chosen) for _, chosen in more[:BEAM])]
             tried.sort(key=lambda each: each[0])
-            beam = tried[:BEAM]
-            refined = []
-            for size, chosen in beam:
-                better = self._tuned(chosen)
-                refined.append((self.left(better), better) if better is not chosen else (size, chosen))
-                if refined[-1][0] < goal:
-                    return refined[-1][1], refined[-1][0]
-                single = self._by_layer(refined[-1][1])
-                if single is not None and single[1] < goal:
-                    return single
-                if single is not None:
-                    refined.append((single[1], single[0]))
-            beam = sorted([*beam, *refined], key=lambda each: each[0])[:BEAM]
-            if beam[0][0] < best[0]:
-                best = beam[0]
+            done = self._best(tried, goal)
+            if done is not None:
+                return done
+            best = min(best, tried[0], key=lambda each: each[0]) if tried else best
         return best[1], best[0]
+
+    def _best(self, tried: list[tuple[float, tuple[Guess, ...]]], goal: float) -> tuple[tuple[Guess, ...], float] | None:
+        """The first set that leaves rounding; others that do so too are noted."""
+        good = [(size, chosen) for size, chosen in tried if size < goal]
+        if not good:
+            return None
+        self.others = tuple(dict.fromkeys(chosen[-1].candidate for _, chosen in good[1:]))
+        return good[0][1], good[0][0]
 
     def _first(self) -> int | None:
         """The first row that differs."""
         rows = (self.plain - self.wanted).abs().amax((0, 2)) > 10 * self.tolerance * self.wanted.square().mean().sqrt()
         return int(rows.nonzero()[0]) if bool(rows.any()) else None
-
-    def _refined(self, guesses: list[Guess]) -> list[Guess]:
-        return guesses
-
-    def _by_layer(self, chosen: tuple[Guess, ...]) -> tuple[tuple[Guess, ...], float] | None:
-        """The last guess in single layers, or in all but one."""
-        if not chosen or len(self.layers) < 2 or chosen[-1].layers is not None:
-            return None
-        last, every = chosen[-1], range(len(self.layers))
-        sets = [(n,) for n in every] + ([tuple(m for m in every if m != n) for n in every] if len(self.layers) > 2 else [])
-        tried = [(*chosen[:-1], replace(last, layers=s)) for s in sets]
-        sizes = [self.left(each) for each in tried]
-        n = min(range(len(sizes)), key=sizes.__getitem__)
-        return tried[n], sizes[n]
 
     def _tuned(self, chosen: tuple[Guess, ...]) -> tuple[Guess, ...]:
         """With the number of the last guess fitted, if it has one."""
@@ -158,14 +164,21 @@ class Search:
         def size(x: float) -> float:
             return self.left((*chosen[:-1], replace(make(self.layers, math.exp(x)), layers=of.layers)))
 
-        grid = [math.log(10) + k * math.log(1e7) / 40 for k in range(41)] if of.kind == "base" else [k * 0.05 - 3 for k in range(141)]
-        grid = [x for x in grid if of.kind != "amplitude" or abs(x) < 1.5]
-        middle = min(grid, key=size)
-        step = grid[1] - grid[0]
+        low, high, count = {"base": (10.0, 1e8, 33), "scaling": (0.4, 64.0, 25)}.get(of.kind, (0.25, 4.0, 13))
+        step = math.log(high / low) / (count - 1)
+        middle = min((math.log(low) + k * step for k in range(count)), key=size)
         a, b = middle - step, middle + step
-        for _ in range(36):
-            c, d = a + 0.382 * (b - a), a + 0.618 * (b - a)
-            a, b = (a, d) if size(c) < size(d) else (c, b)
+        c, d = b - GOLDEN * (b - a), a + GOLDEN * (b - a)
+        fc, fd = size(c), size(d)
+        for _ in range(32):
+            if fc < fd:
+                b, d, fd = d, c, fc
+                c = b - GOLDEN * (b - a)
+                fc = size(c)
+            else:
+                a, c, fc = c, d, fd
+                d = a + GOLDEN * (b - a)
+                fd = size(d)
         value = math.exp((a + b) / 2)
         rounded = nice(value, value * (1 - 1e-4), value * (1 + 1e-4))
         return (*chosen[:-1], replace(make(self.layers, rounded), layers=of.layers))
@@ -219,6 +232,15 @@ class _Numbers(dict[str, Callable[[list[Layer], float], Guess]]):
 
 
 NUMBERS = _Numbers({"base": _based, "scalinglinear": _slower, "amplitude": _louder})
+
+
+STARTS: tuple[tuple[Callable[[list[Layer], float], Guess], float], ...] = ((_based, 1e4), (_slower, 2.0), (_louder, 1.25))
+
+
+def _clash(a: Guess, b: Guess) -> bool:
+    """Whether two guesses are about the same thing in the same layers."""
+    apart = a.layers is not None and b.layers is not None and not set(a.layers) & set(b.layers)
+    return a.kind == b.kind and (a.of == b.of or not a.of or not b.of) and not apart
 
 
 def guesses_of(layers: list[Layer], first: int | None) -> list[Guess]:
@@ -347,9 +369,9 @@ def searched(ours: Side, theirs: Side, near: object, n: int, tolerance: float, n
     if off(b, a) <= tolerance:
         return Comparison(True, True, (), off(b, a), off(b, a), notes=tuple(notes))
     try:
-        search, turned = Search(ours, tokens, None, b, tolerance), False
+        search, turned = Search(ours, tokens[:1], None, b[:1], tolerance), False
     except Unfit:
-        search, turned = Search(theirs, tokens, None, a, tolerance), True
+        search, turned = Search(theirs, tokens[:1], None, a[:1], tolerance), True
     return _told(search, turned, tolerance, tuple(notes))
 
 
@@ -377,6 +399,8 @@ def _told(search: Search, turned: bool, tolerance: float, notes: tuple[str, ...]
         a, b = (g.candidate, g.reference) if turned else (g.reference, g.candidate)
         share = max(w - left, 0.0) / total if total else None
         out.append(Difference(g.kind, a, b, layers, share, KINDS[g.kind][1], g.of))
+    if search.others:
+        said += f" These leave as little: {'; '.join(search.others[:4])}."
     return Comparison(False, True, tuple(out), size, whole_set, notes=(*notes, said))
 
 
