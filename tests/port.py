@@ -136,7 +136,11 @@ class Port(nn.Module):
 
     def loaded(self, weights: dict[str, Tensor]) -> Port:
         """With the weights of transformers' Llama."""
-        names = {"embed.weight": "model.embed_tokens.weight", "norm.weight": "model.norm.weight", "head.weight": "lm_head.weight"}
+        names = {
+            "embed.weight": "model.embed_tokens.weight",
+            "norm.weight": "model.norm.weight",
+            "head.weight": "lm_head.weight",
+        }
         for n in range(len(self.how)):
             names |= {f"layers.{n}.{a}.weight": f"model.layers.{n}.{b}.weight" for a, b in NAMES.items()}
         self.load_state_dict({ours: weights[theirs] for ours, theirs in names.items()})

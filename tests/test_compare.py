@@ -53,13 +53,17 @@ def slow(factor: float) -> Callable[[Tensor], Tensor]:
     return lambda f: f / factor
 
 
+def yarned(f: Tensor) -> Tensor:
+    return yarn(f, 4.0, 4096, form="code")
+
+
 PLANTED = {
     "layout": (all_of(layout="interleaved"), {"layout"}, "interleaved"),
     "a mixture of layouts": (all_of(layout="mixed"), {"layout"}, "different angles"),
     "base": (all_of(base=500_000.0), {"base"}, "500,000"),
     "a base that nobody has": (all_of(base=12_345.0), {"base"}, "12,345"),
     "linear": (all_of(freq=slow(8.0)), {"scaling"}, "linear, factor 8"),
-    "yarn": (all_of(freq=lambda f: yarn(f, 4.0, 4096, form="code"), amplitude=1.1386294), {"scaling", "amplitude"}, "yarn, factor 4"),
+    "yarn": (all_of(freq=yarned, amplitude=1.1386294), {"scaling", "amplitude"}, "yarn, factor 4"),
     "llama 3": (all_of(freq=lambda f: llama3(f, 8.0)), {"scaling"}, "llama3, factor 8"),
     "ntk": (all_of(freq=lambda f: ntk(f, 8.0)), {"scaling"}, "ntk, factor 8"),
     "partial": (all_of(dims=8), {"partial"}, "8 of 16"),
@@ -207,7 +211,9 @@ def dump(**how: Any) -> dict[str, Tensor]:
             x = draw(4, 24, 32)
             base = how.get("base", 10_000.0) if n == how.get("layer", n) else 10_000.0
             out[f"{part}.{n}.before"] = x
-            out[f"{part}.{n}.after"] = rotate(x, pos, frequencies(32, base, dtype=torch.float64), layout=how.get("layout", "half"))
+            out[f"{part}.{n}.after"] = rotate(
+                x, pos, frequencies(32, base, dtype=torch.float64), layout=how.get("layout", "half")
+            )
     return out
 
 

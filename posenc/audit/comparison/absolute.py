@@ -1,10 +1,11 @@
-"""Positions that are added to embeddings: the reference is asked at other positions until it gives the candidate's logits."""
+"""Positions that are added to embeddings: the reference is asked at others until it gives the candidate's logits."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from posenc.audit.adapters.protocol import Refused, Unfit
@@ -26,8 +27,6 @@ def told(ours: Side, theirs: Side, near: Any, tolerance: float) -> Found | None:
     """The difference of two models whose first token knows its position; None if there is none, or it has no name."""
     if near.off <= tolerance or not ours.able_to_count():
         return None
-    import torch
-
     pos = torch.arange(near.tokens.shape[1])[None].expand(len(near.tokens), -1)
     try:
         moved = ours.logits(near.tokens, pos + 1)

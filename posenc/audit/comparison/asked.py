@@ -135,7 +135,7 @@ class _Models:
         for name, each in (("reference", near.reference), ("candidate", near.candidate)):
             if not bool(each.isfinite().all()):
                 raise Unfit(f"the {name} gives logits that are not finite: load its weights, or use float32")
-        texts, found, ignored = [near], [], None
+        texts, ignored = [near], None
         if self.counts:
             far, ignored = self._far()
             texts += [far] if far is not None else []
@@ -144,21 +144,25 @@ class _Models:
             return self._unseen(near)
         if len(near.ours) != len(near.theirs):
             raise Unfit(
-                f"the reference has {len(near.ours)} layers of attention and the candidate {len(near.theirs)}: give two "
-                f"models of one depth"
+                f"the reference has {len(near.ours)} layers of attention and the candidate {len(near.theirs)}: give "
+                f"two models of one depth"
             )
         told = absolute.told(self.ours, self.theirs, near, self.tolerance)
-        if told is not None:
-            found = [told]
-        else:
-            found = differences(texts[-1] if ignored is None else near, near)
+        found = [told] if told is not None else differences(texts[-1] if ignored is None else near, near)
         if ignored is not None and not any(f.kind == "unrotated" for f in found):
             found.append(ignored)
         return self._weighed(texts, found, ignored)
 
     def _text(self, name: str, positions: Tensor | None, tolerance: float) -> Text:
         pos = None if positions is None else positions.expand(len(self.tokens), -1)
-        return Text(name, self.tokens, positions, tolerance, self.ours.logits(self.tokens, pos), self.theirs.logits(self.tokens, pos))
+        return Text(
+            name,
+            self.tokens,
+            positions,
+            tolerance,
+            self.ours.logits(self.tokens, pos),
+            self.theirs.logits(self.tokens, pos),
+        )
 
     def _far(self) -> tuple[Text | None, Found | None]:
         """A text with far positions, and whether the candidate does not read them."""
@@ -172,9 +176,13 @@ class _Models:
                 continue
             moved = [off(one, other) for one, other in zip((text.reference, text.candidate), plain, strict=True)]
             if moved[0] > 10 * self.tolerance and moved[1] < self.tolerance:
-                return None, Found("ignored", "positions as they are given", "its own count, whatever is given", certain=True)
+                return None, Found(
+                    "ignored", "positions as they are given", "its own count, whatever is given", certain=True
+                )
             if moved[1] > 10 * self.tolerance and moved[0] < self.tolerance:
-                return None, Found("ignored", "its own count, whatever is given", "positions as they are given", certain=True)
+                return None, Found(
+                    "ignored", "its own count, whatever is given", "positions as they are given", certain=True
+                )
             if max(moved) < self.tolerance:
                 return None, None
             return text, None
@@ -187,7 +195,9 @@ class _Models:
             pos = torch.arange(self.n) if text.positions is None else text.positions[0]
             same = words(self.low, self.vocabulary, self.n)
             given = None if text.positions is None else text.positions.expand(len(same), -1)
-            mixed = torch.randint(self.low, self.vocabulary, (4, self.n), generator=torch.Generator().manual_seed(self.seed + 1))
+            mixed = torch.randint(
+                self.low, self.vocabulary, (4, self.n), generator=torch.Generator().manual_seed(self.seed + 1)
+            )
             seen = [
                 [side.seen(each, None if given is None else given[: len(each)]) for each in (same, mixed)]
                 for side in (self.ours, self.theirs)
@@ -209,8 +219,11 @@ class _Models:
         left = size
         shares: dict[str, float | None] = dict.fromkeys(kinds)
         asked = [t for t in texts if t.off > t.tolerance] or texts[:1]
+        rest = not kinds
         if kinds and not any(f.settled for f in found):
-            left = max(self._off(t, kinds) for t in asked)
+            stays = [self._off(t, kinds) for t in asked]
+            left = max(stays)
+            rest = any(s > max(3 * t.tolerance, 0.02 * t.off) for s, t in zip(stays, asked, strict=True))
             without = {k: max(self._off(t, tuple(o for o in kinds if o != k)) for t in asked) for k in kinds}
             whole = sum(max(without[k] - left, 0.0) for k in kinds)
             for k in kinds:
@@ -218,10 +231,14 @@ class _Models:
         elif any(f.settled for f in found):
             left = min(f.left for f in found if f.settled)
             shares = {f.kind: 1 - min(left / size, 1.0) if size else 0.0 for f in found}
-        if differ and ignored is not None and not [k for k in kinds if k != "ignored"] and near_is(texts, self.tolerance):
+        if (
+            differ
+            and ignored is not None
+            and not [k for k in kinds if k != "ignored"]
+            and near_is(texts, self.tolerance)
+        ):
             left = 0.0
-        limit = max(10 * max(t.tolerance for t in asked), 0.02 * size) if kinds else max(t.tolerance for t in asked)
-        rest = differ and left > limit
+        rest = rest and differ and left > 0
         if not differ:
             left = size
             found = [f for f in found if f.certain]
@@ -232,7 +249,9 @@ class _Models:
         near = texts[0]
         if rest:
             where = beside.stage(near.ours, near.theirs, near.reference, near.candidate, self.tolerance)
-            listed.append(Difference("other", "something else", where, (), left / size if size else None, KINDS["other"][1]))
+            listed.append(
+                Difference("other", "something else", where, (), left / size if size else None, KINDS["other"][1])
+            )
         more = beside.paths(self.ours, self.theirs, self.tokens, self.tolerance)
         listed += [Difference(f.kind, f.reference, f.candidate, (), None, f.look or KINDS[f.kind][1]) for f in more]
         facts = {
@@ -241,7 +260,7 @@ class _Models:
             "asked": [t.name for t in texts],
         }  # fmt: skip
         same = not differ and not listed
-        return Comparison(same, not rest, tuple(listed), size, left, facts, tuple([*self.notes, *self._blind(near)]))
+        return Comparison(same, not rest, tuple(listed), size, left, facts, (*self.notes, *self._blind(near)))
 
     def _off(self, text: Text, kinds: tuple[str, ...]) -> float:
         """How far the candidate is from a reference that does what these kinds say."""

@@ -79,11 +79,15 @@ class Attention(TorchFunctionMode):
         is_causal: bool = False, scale: float | None = None, enable_gqa: bool = False,
     ) -> Tensor:  # fmt: skip
         if q.shape[-2] != self.n or k.shape[-2] != self.n or q.ndim != 4:
-            return scaled_dot_product_attention(q, k, v, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
+            return scaled_dot_product_attention(
+                q, k, v, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
+            )
         s = q.shape[-1] ** -0.5 if scale is None else scale
         scores = s * (q @ _spread(k, q).mT)
         if is_causal:
-            scores = scores.masked_fill(torch.ones(self.n, self.n, dtype=torch.bool, device=q.device).triu(1), -torch.inf)
+            scores = scores.masked_fill(
+                torch.ones(self.n, self.n, dtype=torch.bool, device=q.device).triu(1), -torch.inf
+            )
         if attn_mask is not None:
             scores = scores.masked_fill(~attn_mask, -torch.inf) if attn_mask.dtype == torch.bool else scores + attn_mask
         scores = self._step(q, k, scores.masked_fill(scores < -1e4, -torch.inf))

@@ -32,7 +32,9 @@ def shared(ours: Side, theirs: Side, names: Mapping[str, str] | None) -> None:
             near = ", ".join(sorted(source)[:3])
             raise Unfit(f"the reference has no parameter {wanted!r} for the candidate's {name!r}: it has {near}, …")
         if source[wanted].shape != p.shape:
-            raise Unfit(f"{name!r} has shape {tuple(p.shape)}, and the reference's {wanted!r} {tuple(source[wanted].shape)}")
+            raise Unfit(
+                f"{name!r} has shape {tuple(p.shape)}, and the reference's {wanted!r} {tuple(source[wanted].shape)}"
+            )
         with torch.no_grad():
             p.copy_(source[wanted])
 
@@ -70,10 +72,15 @@ def stage(ours: list[Layer], theirs: list[Layer], reference: Tensor, candidate: 
             return f"scores of layer {n} that pass something before their softmax"
         if any(m.own and not m.permuted for m in (b.q, b.k)):
             if n == 0:
-                return "other queries and keys in layer 0 already: the embedding, the first norm, a norm of queries, or their weights"
+                return (
+                    "other queries and keys in layer 0 already: the embedding, the first norm, a norm of queries, or "
+                    "their weights"
+                )
             return f"another state before layer {n}: the norm, the MLP, values or output of layer {n - 1}"
     if first > tolerance:
-        return f"another result after the last attention (the first token is off {first:.2g}): the last MLP, norm or head"
+        return (
+            f"another result after the last attention (the first token is off {first:.2g}): the last MLP, norm or head"
+        )
     return "something that the first token does not show: values, a gate, or the sum over keys"
 
 

@@ -107,7 +107,9 @@ def _of_maps(a: Map, b: Map, others: list[Map], schedule: set[bool]) -> Iterator
         yield Found("axes", _axes(f.axes), _axes(g.axes))
     rates = _rates_differ(a, b, wide)
     if rates:
-        known = next((o for o in others if o.turns and not _rates_differ(o, b, False) and _rates_differ(o, a, False)), None)
+        known = next(
+            (o for o in others if o.turns and not _rates_differ(o, b, False) and _rates_differ(o, a, False)), None
+        )
         if known is not None:
             yield Found("layers", f"this layer's rates ({_rates(a)})", f"those of another kind of layer ({_rates(b)})")
         else:
@@ -256,7 +258,13 @@ def _sees(b: FoundBias) -> str:
     if b.chunk:
         return f"chunks of {b.chunk} keys"
     if b.back is None:
-        return "all keys" if b.ahead is None else "all keys up to the query's own" if b.ahead == 0 else f"{b.ahead} keys ahead"
+        return (
+            "all keys"
+            if b.ahead is None
+            else "all keys up to the query's own"
+            if b.ahead == 0
+            else f"{b.ahead} keys ahead"
+        )
     ahead = "" if b.ahead == 0 else " and all ahead" if b.ahead is None else f" and {b.ahead} ahead"
     return f"a window of {b.back + 1} keys, the query's own and {b.back} behind{ahead}"
 

@@ -53,14 +53,24 @@ def _placed(f: Found, layer: int = 0, of: str = "") -> Found:
 
 
 def _no_rotation(why: str) -> Comparison:
-    kind = "layout" if "arranged" in why else "direction" if "mirrored" in why else "unrotated" if "turns" in why else "other"
+    kind = (
+        "layout"
+        if "arranged" in why
+        else "direction"
+        if "mirrored" in why
+        else "unrotated"
+        if "turns" in why
+        else "other"
+    )
     d = Difference(kind, "a rotation", why.split(". ")[0], (), None, why.split(". ")[-1])
     return Comparison(False, kind != "other", (d,))
 
 
 def _listed(found: list[Found], one_layer: bool = False, notes: tuple[str, ...] = ()) -> Comparison:
     listed = tuple(
-        Difference(f.kind, f.reference, f.candidate, () if one_layer else f.layers, None, f.look or KINDS[f.kind][1], f.of)
+        Difference(
+            f.kind, f.reference, f.candidate, () if one_layer else f.layers, None, f.look or KINDS[f.kind][1], f.of
+        )
         for f in found
     )
     return Comparison(not listed, True, listed, notes=notes)
@@ -72,21 +82,25 @@ def of_two(ours: dict[str, Any], theirs: dict[str, Any], tolerance: float) -> Co
         for key, value in each.items():
             x = torch.as_tensor(value)
             if x.is_floating_point() and not bool(x.double().isfinite().all()):
-                raise Unfit(f"{key} of the {name} has numbers that are not finite: leave padded rows out, and dump in float32")
+                raise Unfit(
+                    f"{key} of the {name} has numbers that are not finite: leave padded rows out, and dump in float32"
+                )
     one, other = (_by_layer(each) for each in (ours, theirs))
     if one and other:
         if one.keys() != other.keys():
-            raise Unfit(f"the reference has {_keys(one)} and the candidate {_keys(other)}: dump the same layers of both")
-        found, same = [], True
+            raise Unfit(
+                f"the reference has {_keys(one)} and the candidate {_keys(other)}: dump the same layers of both"
+            )
+        found: list[Found] = []
         for (of, layer), arrays in one.items():
-            a, b = (_identified(x, each, f"{side}, {of}.{layer}") for x, each, side in (
-                (arrays, ours, "the reference"), (other[of, layer], theirs, "the candidate")))  # fmt: skip
-            if isinstance(a, str) or isinstance(b, str):
-                if (a is None) != (b is None) or type(a) is not type(b):
-                    found.append(Found("unrotated", "a rotation" if not isinstance(a, str) else "none",
-                                       "a rotation" if not isinstance(b, str) else "none", (layer,), {"q": "queries", "k": "keys"}[of]))  # fmt: skip
-                continue
-            found += [_placed(f, layer, {"q": "queries", "k": "keys"}[of]) for f in differences_of(a, b)]
+            part = {"q": "queries", "k": "keys"}[of]
+            a = _identified(arrays, ours, f"the reference, {of}.{layer}")
+            b = _identified(other[of, layer], theirs, f"the candidate, {of}.{layer}")
+            if a is not None and b is not None:
+                found += [_placed(f, layer, part) for f in differences_of(a, b)]
+            elif a is not None or b is not None:
+                words = ["a rotation" if each is not None else "no rotation" for each in (a, b)]
+                found.append(Found("unrotated" if a is not None else "layers", words[0], words[1], (layer,), part))
         return _listed(_merged(found, len(one)))
     if "logits" in ours and "logits" in theirs:
         a, b = (torch.as_tensor(each["logits"]).double() for each in (ours, theirs))
@@ -105,10 +119,12 @@ def _of_logits_alone(a: torch.Tensor, b: torch.Tensor, tolerance: float) -> Comp
         return Comparison(True, True, (), size, size)
     if first > loose:
         why = f"another first token (off {first:.2g}), which sees itself alone"
-        return Comparison(False, False, (Difference("other", "its logits", why, (), None, KINDS["other"][1]),), size, size)
+        return Comparison(
+            False, False, (Difference("other", "its logits", why, (), None, KINDS["other"][1]),), size, size
+        )
     note = (
-        "The first token agrees and later ones do not: positions, windows, or the cache. To name it, give the reference "
-        "as a model, or dump queries and keys before and after their rotation"
+        "The first token agrees and later ones do not: positions, windows, or the cache. To name it, give the "
+        "reference as a model, or dump queries and keys before and after their rotation"
     )
     rows = (b - a).abs().amax((0, 2)) / a.square().mean().sqrt()
     start = int((rows > loose).nonzero()[0])
@@ -129,7 +145,9 @@ def of_logits(dump: dict[str, Any], side: Side, turned: bool, tolerance: float) 
     if logits.shape[:2] != tokens.shape:
         raise Unfit(f"the dump has tokens {tuple(tokens.shape)} and logits {tuple(logits.shape)}: a row for each token")
     positions = dump.get("positions")
-    return search.beside_dump(side, tokens, None if positions is None else torch.as_tensor(positions).long(), logits, turned, tolerance)
+    return search.beside_dump(
+        side, tokens, None if positions is None else torch.as_tensor(positions).long(), logits, turned, tolerance
+    )
 
 
 def _by_layer(arrays: Mapping[str, Any]) -> dict[tuple[str, int], dict[str, Any]]:
@@ -140,8 +158,8 @@ def _by_layer(arrays: Mapping[str, Any]) -> dict[tuple[str, int], dict[str, Any]
     return {key: each for key, each in sorted(found.items(), key=lambda kv: kv[0][::-1]) if len(each) == 2}
 
 
-def _identified(arrays: dict[str, Any], whole: Mapping[str, Any], name: str) -> Map | str:
-    """The map of one layer's vectors; in words why there is none, where nothing turns."""
+def _identified(arrays: dict[str, Any], whole: Mapping[str, Any], name: str) -> Map | None:
+    """The map of one layer's vectors; None where nothing turns."""
     positions = next((whole[n] for n in given.POSITIONS if n in whole), None)
     if positions is None:
         x = torch.as_tensor(arrays["before"])
@@ -150,7 +168,7 @@ def _identified(arrays: dict[str, Any], whole: Mapping[str, Any], name: str) -> 
         found = identify((arrays["before"], arrays["after"], positions))
     except ValueError as error:
         if "no channel turns" in str(error):
-            return "no rotation"
+            return None
         raise Unfit(f"{name}: {error}") from error
     assert isinstance(found, FoundRotation)
     return named_map(found)

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from posenc.audit.adapters.protocol import Unfit
-from posenc.audit.identification import pairs, phases
-from posenc.audit.identification.asked import rotation_of
+from posenc.audit.identification import pairs
+from posenc.audit.identification.asked import rotation_and_lines
 from posenc.audit.identification.given import Dump, coarsest
 from posenc.audit.identification.rotation import FoundRotation
 
@@ -94,9 +94,7 @@ def map_of(before: Tensor, after: Tensor, positions: Tensor) -> Map:
         return Map(None, none, torch.zeros(0, dtype=torch.float64), 0.0, still, still, empty, pos)
     dump = Dump(x.reshape(-1, d), y.reshape(-1, d), pos[None, :, None].expand(m, length, 1).reshape(-1, 1), coarsest(y))
     try:
-        found = rotation_of(dump)
-        seen = pairs.pairs_of(dump)
-        lines = phases.phases_of(dump, seen)
+        found, seen, lines = rotation_and_lines(dump)
     except Unfit as error:
         rates = torch.zeros(0, dtype=torch.float64)
         return Map(None, none, rates, 0.0, 1.0, 1.0, empty, pos, str(error), _mixed(x, y, dump))
@@ -108,7 +106,11 @@ def map_of(before: Tensor, after: Tensor, positions: Tensor) -> Map:
     z = (u.conj() * v).sum(0) / u.abs().square().sum(0).clamp(min=1e-30)
     rest = torch.ones(d, dtype=torch.bool)
     rest[chosen.flatten()] = False
-    passed = float((x[..., rest] * y[..., rest]).sum() / x[..., rest].square().sum()) if bool(rest.any()) else found.amplitude
+    passed = (
+        float((x[..., rest] * y[..., rest]).sum() / x[..., rest].square().sum())
+        if bool(rest.any())
+        else found.amplitude
+    )
     return Map(found, chosen, lines.slopes[order], found.offset, float(lines.gain[order].median()), passed, z, pos)
 
 
@@ -116,12 +118,14 @@ def named_map(found: FoundRotation) -> Map:
     """The map of a rotation that was recognised, at positions from 0 to 32."""
     pos, rates = torch.arange(33, dtype=torch.float64), torch.tensor(found.frequencies, dtype=torch.float64)
     slopes = rates * (found.direction or 1)
-    z = torch.polar(torch.full((33, len(rates)), found.amplitude, dtype=torch.float64), (pos[:, None] + found.offset) * slopes)
+    z = torch.polar(
+        torch.full((33, len(rates)), found.amplitude, dtype=torch.float64), (pos[:, None] + found.offset) * slopes
+    )
     return Map(found, torch.tensor(found.pairs), slopes, found.offset, found.amplitude, 1.0, z, pos)
 
 
 def _mixed(x: Tensor, y: Tensor, dump: Dump) -> tuple[Tensor, Tensor, Tensor] | None:
-    """What each channel and its best partner are multiplied by, position by position; None where that explains little."""
+    """What each channel and its best partner are multiplied by, place by place; None where that explains little."""
     if len(x) < 3:
         return None
     e = pairs.costs(dump)

@@ -72,7 +72,10 @@ class Search:
         low = min(10, side.vocabulary // 8)
         same = words(low, side.vocabulary, n)
         mixed = torch.randint(low, side.vocabulary, (4, n), generator=torch.Generator().manual_seed(1))
-        seen = [side.seen(each, None if self.positions is None else self.positions.expand(len(each), -1)) for each in (same, mixed)]
+        seen = [
+            side.seen(each, None if self.positions is None else self.positions.expand(len(each), -1))
+            for each in (same, mixed)
+        ]
         if not seen[0]:
             raise Unfit(
                 "neither side's attention can be seen: give one as a torch module whose attention is matmul and "
@@ -141,7 +144,9 @@ class Search:
             best = min(best, tried[0], key=lambda each: each[0]) if tried else best
         return best[1], best[0]
 
-    def _best(self, tried: list[tuple[float, tuple[Guess, ...]]], goal: float) -> tuple[tuple[Guess, ...], float] | None:
+    def _best(
+        self, tried: list[tuple[float, tuple[Guess, ...]]], goal: float
+    ) -> tuple[tuple[Guess, ...], float] | None:
         """The first set that leaves rounding; others that do so too are noted."""
         good = [(size, chosen) for size, chosen in tried if size < goal]
         if not good:
@@ -212,7 +217,9 @@ def _base_of(layers: list[Layer]) -> float:
 
 
 def _based(layers: list[Layer], base: float) -> Guess:
-    return Guess("base", f"{_base_of(layers):,.7g}", f"{base:,.7g}", lambda x: _with(x, lambda m: _rates(m, _plain(m, base))))
+    return Guess(
+        "base", f"{_base_of(layers):,.7g}", f"{base:,.7g}", lambda x: _with(x, lambda m: _rates(m, _plain(m, base)))
+    )
 
 
 def _slower(layers: list[Layer], factor: float) -> Guess:
@@ -221,7 +228,9 @@ def _slower(layers: list[Layer], factor: float) -> Guess:
 
 
 def _louder(layers: list[Layer], ratio: float) -> Guess:
-    return Guess("amplitude", "scores times 1", f"scores times {ratio:.5g}", lambda x: replace(x, scale=x.scale * ratio))
+    return Guess(
+        "amplitude", "scores times 1", f"scores times {ratio:.5g}", lambda x: replace(x, scale=x.scale * ratio)
+    )
 
 
 class _Numbers(dict[str, Callable[[list[Layer], float], Guess]]):
@@ -234,7 +243,11 @@ class _Numbers(dict[str, Callable[[list[Layer], float], Guess]]):
 NUMBERS = _Numbers({"base": _based, "scalinglinear": _slower, "amplitude": _louder})
 
 
-STARTS: tuple[tuple[Callable[[list[Layer], float], Guess], float], ...] = ((_based, 1e4), (_slower, 2.0), (_louder, 1.25))
+STARTS: tuple[tuple[Callable[[list[Layer], float], Guess], float], ...] = (
+    (_based, 1e4),
+    (_slower, 2.0),
+    (_louder, 1.25),
+)
 
 
 def _clash(a: Guess, b: Guess) -> bool:
@@ -256,35 +269,73 @@ def guesses_of(layers: list[Layer], first: int | None) -> list[Guess]:
     if first:
         for w in (first, first + 1, first - 1):
             if 0 < w < n:
-                out.append(Guess("window", "the keys that it sees", f"a window of {w} keys", lambda x, w=w: _windowed(x, w)))
+                out.append(
+                    Guess("window", "the keys that it sees", f"a window of {w} keys", lambda x, w=w: _windowed(x, w))
+                )
     if turning is not None:
         assert turning.found is not None
         half = turning.found.layout == "half"
-        out.append(Guess("layout", turning.found.layout, "interleaved" if half else "half", lambda x: _with(x, _swapped)))
-        out.append(Guess("direction", "the usual way", "the other way", lambda x: _with(x, lambda m: _exact(m, slopes=-m.slopes))))
+        out.append(
+            Guess("layout", turning.found.layout, "interleaved" if half else "half", lambda x: _with(x, _swapped))
+        )
+        out.append(
+            Guess(
+                "direction", "the usual way", "the other way", lambda x: _with(x, lambda m: _exact(m, slopes=-m.slopes))
+            )
+        )
         for of, word in (("qk", ""), ("q", "queries"), ("k", "keys")):
-            out.append(Guess("unrotated", "a rotation", "no rotation", lambda x, of=of: _with(x, unturned, of), of=word))
+            out.append(
+                Guess("unrotated", "a rotation", "no rotation", lambda x, of=of: _with(x, unturned, of), of=word)
+            )
         base = _base_of(layers)
         out += [_based(layers, b) for b in BASES if abs(b / base - 1) > 1e-6]
         out += [_slower(layers, s) for s in (*FACTORS, 0.5)]
         for r in sorted({turning.found.dim * k // 4 // 2 * 2 for k in (1, 2, 3, 4)} - {0, turning.found.rotary_dim}):
             said = f"{r} of {turning.found.dim} channels turning"
-            out.append(Guess("partial", f"{turning.found.rotary_dim} channels turning", said, lambda x, r=r: _with(x, lambda m: _narrow(m, r))))
+            out.append(
+                Guess(
+                    "partial",
+                    f"{turning.found.rotary_dim} channels turning",
+                    said,
+                    lambda x, r=r: _with(x, lambda m: _narrow(m, r)),
+                )
+            )
         for o in (1, -1, 2, -2, 3, -3):
-            out.append(Guess("offset", "positions + 0", f"positions {o:+d}", lambda x, o=o: _with(x, lambda m: _exact(m, offset=m.offset + o), "q"), of="queries"))
+            out.append(
+                Guess(
+                    "offset",
+                    "positions + 0",
+                    f"positions {o:+d}",
+                    lambda x, o=o: _with(x, lambda m: _exact(m, offset=m.offset + o), "q"),
+                    of="queries",
+                )
+            )
         out += _scalings(base)
         for dtype in (torch.bfloat16, torch.float16):
             name = str(dtype).removeprefix("torch.")
-            out.append(Guess("rounding", "fine angles", f"{name} tables", lambda x, t=dtype: _with(x, lambda m: _coarse(m, t))))
-            out.append(Guess("rounding", "fine angles", f"{name} frequencies", lambda x, t=dtype: _with(x, lambda m: _exact(m, slopes=m.slopes.to(t).double()))))
+            out.append(
+                Guess("rounding", "fine angles", f"{name} tables", lambda x, t=dtype: _with(x, lambda m: _coarse(m, t)))
+            )
+            out.append(
+                Guess(
+                    "rounding",
+                    "fine angles",
+                    f"{name} frequencies",
+                    lambda x, t=dtype: _with(x, lambda m: _exact(m, slopes=m.slopes.to(t).double())),
+                )
+            )
     if any(float(x.bias[x.bias.isfinite()].abs().max()) > 1e-4 for x in layers):
-        out.append(Guess("slopes", "its bias", "the bias with the other sign", lambda x: replace(x, bias=_turned_bias(x.bias))))
+        out.append(
+            Guess("slopes", "its bias", "the bias with the other sign", lambda x: replace(x, bias=_turned_bias(x.bias)))
+        )
         out.append(Guess("slopes", "its bias", "no bias", lambda x: replace(x, bias=_mask(x.bias))))
     heads = layers[0].bias.shape[0]
-    for rule, slopes in (("the authors' rule", alibi_slopes(heads, dtype=torch.float64)),
-                         ("the paper's rule", 2.0 ** (-8 * torch.arange(1, heads + 1, dtype=torch.float64) / heads))):  # fmt: skip
+    paper = 2.0 ** (-8 * torch.arange(1, heads + 1, dtype=torch.float64) / heads)
+    for rule, slopes in (("the authors' rule", alibi_slopes(heads, dtype=torch.float64)), ("the paper's rule", paper)):
         if heads > 1:
-            out.append(Guess("slopes", "its bias", f"ALiBi by {rule}", lambda x, s=slopes: replace(x, bias=_sloped(x.bias, s))))
+            out.append(
+                Guess("slopes", "its bias", f"ALiBi by {rule}", lambda x, s=slopes: replace(x, bias=_sloped(x.bias, s)))
+            )
     out += [_louder(layers, r) for r in (0.5, 0.8, 1.25, 2.0)]
     return out
 
@@ -294,6 +345,7 @@ def _scalings(base: float) -> list[Guess]:
     out = []
     for s in FACTORS:
         for trained in (2048, 4096, 8192, 32_768):
+
             def slow(m: Map, s: float = s, trained: int = trained) -> Map:
                 return _rates(m, yarn(_plain(m, base), s, trained, form="code"))
 
@@ -306,7 +358,11 @@ def _scalings(base: float) -> list[Guess]:
         def ramp(m: Map, s: float = s) -> Map:
             return _rates(m, llama3(_plain(m, base), s))
 
-        out.append(Guess("scaling", "its rates", f"llama3, factor {s:g}, length in training 8,192", lambda x, f=ramp: _with(x, f)))
+        out.append(
+            Guess(
+                "scaling", "its rates", f"llama3, factor {s:g}, length in training 8,192", lambda x, f=ramp: _with(x, f)
+            )
+        )
     return out
 
 
@@ -383,13 +439,31 @@ def _told(search: Search, turned: bool, tolerance: float, notes: tuple[str, ...]
     said = "One side gives logits alone, so usual values were tried in the other."
     if first > 10 * tolerance:
         why = f"another first token (off {first:.2g}), which sees itself alone"
-        return Comparison(False, False, (Difference("other", "its logits", why, (), None, KINDS["other"][1]),), size, size, notes=notes)
+        return Comparison(
+            False,
+            False,
+            (Difference("other", "its logits", why, (), None, KINDS["other"][1]),),
+            size,
+            size,
+            notes=notes,
+        )
     chosen, left = search.found()
     whole_set = off(search.logits(chosen), search.wanted)
     before = search.left(())
     if left > max(100 * tolerance, 0.05 * before):
-        partly = f"The nearest guess was {', '.join(g.kind for g in chosen)}, which leaves {left / before:.0%}." if chosen else ""
-        other = Difference("other", "its logits", "logits that no guess explains", (), None, "dump queries and keys of both, and compare these")
+        partly = (
+            f"The nearest guess was {', '.join(g.kind for g in chosen)}, which leaves {left / before:.0%}."
+            if chosen
+            else ""
+        )
+        other = Difference(
+            "other",
+            "its logits",
+            "logits that no guess explains",
+            (),
+            None,
+            "dump queries and keys of both, and compare these",
+        )
         return Comparison(False, False, (other,), size, whole_set, notes=(*notes, said, partly))
     without = [search.left(tuple(g for g in chosen if g is not each)) for each in chosen]
     total = sum(max(w - left, 0.0) for w in without)

@@ -99,7 +99,9 @@ class Side:
         except Exception as error:
             raise Unfit(f"the {self.name} raises with tokens {tuple(tokens.shape)}: {said(error)}") from error
         if out.shape[:2] != tokens.shape:
-            raise Unfit(f"the {self.name} returns {tuple(out.shape)} for tokens {tuple(tokens.shape)}: return (B, L, V)")
+            raise Unfit(
+                f"the {self.name} returns {tuple(out.shape)} for tokens {tuple(tokens.shape)}: return (B, L, V)"
+            )
         return out.detach().double()
 
     def changed(self, tokens: Tensor, positions: Tensor | None, change: Change | None, sharpen: float = 1.0) -> Tensor:
@@ -188,7 +190,11 @@ def _before(after: Tensor, start: Tensor | None) -> Tensor:
 
 def _scores(seen: Seen) -> tuple[float, Tensor, float, bool]:
     """Scale, bias, cap, and whether these are all."""
-    k = seen.k if seen.k.shape[1] == seen.q.shape[1] else seen.k.repeat_interleave(seen.q.shape[1] // seen.k.shape[1], 1)
+    k = (
+        seen.k
+        if seen.k.shape[1] == seen.q.shape[1]
+        else seen.k.repeat_interleave(seen.q.shape[1] // seen.k.shape[1], 1)
+    )
     product = seen.q.double() @ k.double().mT
     scores = seen.scores.double()
     see = scores.isfinite().all(0)

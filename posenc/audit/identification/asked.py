@@ -197,6 +197,11 @@ def rotation_of(dump: Dump, seen: pairs.Pairs | None = None) -> FoundRotation:
     Raises:
         Unfit: if there is none, or what was given cannot tell it.
     """
+    return rotation_and_lines(dump, seen)[0]
+
+
+def rotation_and_lines(dump: Dump, seen: pairs.Pairs | None = None) -> tuple[FoundRotation, pairs.Pairs, phases.Phases]:
+    """The rotation, all pairs of its pattern, and their lines."""
     seen = pairs.pairs_of(dump) if seen is None else seen
     lines = phases.phases_of(dump, seen)
     if lines.step > 1 and math.isfinite(lines.step) and seen.layout != "other":
@@ -204,7 +209,7 @@ def rotation_of(dump: Dump, seen: pairs.Pairs | None = None) -> FoundRotation:
     found = _told(dump, seen, lines)
     if found.residual > 0.3:
         raise Unfit(phases.OUT_OF_PLACE)
-    return found
+    return found, seen, lines
 
 
 def _told(dump: Dump, seen: pairs.Pairs, lines: phases.Phases) -> FoundRotation:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,15 @@ class Dump:
     positions: Tensor
     grain: torch.dtype
     heads: str = ""
+
+    @cached_property
+    def places(self) -> tuple[Tensor, Tensor]:
+        """Different positions (P, A), and for each row the number of its position."""
+        if self.positions.shape[1] == 1:
+            places, at = torch.unique(self.positions[:, 0], return_inverse=True)
+            return places[:, None], at
+        found: tuple[Tensor, Tensor] = torch.unique(self.positions, dim=0, return_inverse=True)
+        return found
 
 
 def dump(before: Any, after: Any, positions: Any, heads: str | None = None) -> list[Dump]:

@@ -80,6 +80,8 @@ def rounding_of(
         exactly = plain["float64"] < 1e-10 * max(1.0, float(pos.abs().max()) * 1e-3)
         return ("float64", "") if exactly else ("float32", "frequencies")
     far = float(pos.square().mean().sqrt())
-    if min(measured, base) < 3e-5 + 2e-7 * far or (plain["float32"] < 1e-2 and plain["float32"] < 0.5 * plain["float64"]):
+    if min(measured, base) < 3e-5 + 2e-7 * far or (
+        plain["float32"] < 1e-2 and plain["float32"] < 0.5 * plain["float64"]
+    ):
         return "float32", "values" if dump.grain == torch.float32 else "angles or tables"
     return "unknown", ""
