@@ -13,8 +13,13 @@ from posenc.audit.comparison.described import Found
 from posenc.audit.comparison.sides import Side
 from posenc.audit.probe import off
 
+
+def _later(by: int) -> Callable[[Tensor], Tensor]:
+    return lambda pos: (pos + by).clamp(min=0)
+
+
 CHANGES: dict[tuple[str, str], Callable[[Tensor], Tensor]] = {
-    **{("offset", f"positions {n:+d}"): (lambda pos, n=n: (pos + n).clamp(min=0)) for n in (1, 2, 3, 4, -1, -2)},
+    **{("offset", f"positions {n:+d}"): _later(n) for n in (1, 2, 3, 4, -1, -2)},
     ("ignored", "position 0 for all tokens"): lambda pos: 0 * pos,
     ("direction", "positions from the end"): lambda pos: pos.flip(-1),
     ("scaling", "doubled positions"): lambda pos: 2 * pos,

@@ -205,11 +205,11 @@ class _Models:
             if not seen[0][0] or not seen[1][0]:
                 return
             start = [unturned_of(one) for one in seen[0][0]]
-            text.ours = layers_of(self.ours, *seen[0], None, pos)
+            text.ours = layers_of(seen[0][0], seen[0][1], None, pos)
             if len(seen[0][0]) != len(seen[1][0]):
-                text.theirs = layers_of(self.theirs, *seen[1], None, pos)
+                text.theirs = layers_of(seen[1][0], seen[1][1], None, pos)
                 continue
-            text.theirs = layers_of(self.theirs, *seen[1], start, pos)
+            text.theirs = layers_of(seen[1][0], seen[1][1], start, pos)
 
     def _weighed(self, texts: list[Text], found: list[Found], ignored: Found | None) -> Comparison:
         """Differences with what each explains; and what stays, which is something else."""

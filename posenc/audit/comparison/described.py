@@ -102,7 +102,8 @@ def _of_maps(a: Map, b: Map, others: list[Map], schedule: set[bool]) -> Iterator
         yield Found("layout", _layout(a), _layout(b))
     way = [bool((m.slopes[m.slopes.abs() > 1e-9] < 0).double().mean() > 0.5) for m in (a, b)]
     if way[0] != way[1]:
-        yield Found("direction", *("the usual way" if not w else "the other way" for w in way))
+        one, other = ("the other way" if w else "the usual way" for w in way)
+        yield Found("direction", one, other)
     if f.axes != g.axes and f.axes and g.axes:
         yield Found("axes", _axes(f.axes), _axes(g.axes))
     rates = _rates_differ(a, b, wide)

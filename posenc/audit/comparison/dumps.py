@@ -103,10 +103,10 @@ def of_two(ours: dict[str, Any], theirs: dict[str, Any], tolerance: float) -> Co
                 found.append(Found("unrotated" if a is not None else "layers", words[0], words[1], (layer,), part))
         return _listed(_merged(found, len(one)))
     if "logits" in ours and "logits" in theirs:
-        a, b = (torch.as_tensor(each["logits"]).double() for each in (ours, theirs))
-        if a.shape != b.shape:
-            raise Unfit(f"logits have shapes {tuple(a.shape)} and {tuple(b.shape)}: dump the same text with both")
-        return _of_logits_alone(a, b, tolerance)
+        x, y = (torch.as_tensor(each["logits"]).double() for each in (ours, theirs))
+        if x.shape != y.shape:
+            raise Unfit(f"logits have shapes {tuple(x.shape)} and {tuple(y.shape)}: dump the same text with both")
+        return _of_logits_alone(x, y, tolerance)
     raise Unfit(f"the dumps have {_keys(ours)} and {_keys(theirs)}: {RECIPE}")
 
 

@@ -156,14 +156,29 @@ def with_pairs(of: Map, pairs_of: Map) -> Map:
     return replace(out, measured=out.exact())
 
 
-def with_rates(of: Map, rates_of: Map) -> Map:
-    """The pairs of one map with the rates of another; it takes the other's pairs where their numbers differ."""
-    if len(of.pairs) != len(rates_of.pairs):
-        h = min(len(of.pairs), len(rates_of.pairs))
-        out = replace(of, pairs=of.pairs[:h], slopes=rates_of.slopes[:h].abs() * _way(of)[:h])
-    else:
-        out = replace(of, slopes=rates_of.slopes.abs() * _way(of))
+def with_rates(of: Map, rates_of: Map, base: bool = True, scaling: bool = True) -> Map:
+    """The pairs of one map with the rates of another, as many planes as both have.
+
+    Args:
+        of: Whose pairs and direction stay.
+        rates_of: Whose rates are taken.
+        base: Whether its base is.
+        scaling: Whether its scaling is; with one of the two, the other stays as it was, where bases are known.
+    """
+    h = min(len(of.pairs), len(rates_of.pairs))
+    mine, theirs = of.slopes[:h].abs(), rates_of.slopes[:h].abs()
+    plain = [_plain(of, h), _plain(rates_of, h)]
+    if base != scaling and plain[0] is not None and plain[1] is not None:
+        theirs = plain[1] * (mine / plain[0]) if base else plain[0] * (theirs / plain[1])
+    out = replace(of, pairs=of.pairs[:h], slopes=theirs * _way(of)[:h])
     return replace(out, measured=out.exact())
+
+
+def _plain(m: Map, planes: int) -> Tensor | None:
+    """The frequencies of its base before scaling; None where the base is not known."""
+    if m.found is None or m.found.base is None:
+        return None
+    return m.found.base ** (-2 * torch.arange(planes, dtype=torch.float64) / m.found.rotary_dim)
 
 
 def _way(of: Map) -> Tensor:

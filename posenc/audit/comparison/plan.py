@@ -91,7 +91,8 @@ def _map(a: Map, b: Map, kinds: frozenset[str]) -> Map | None:
     elif "layout" in kinds and not b.permuted:
         m = with_pairs(m, b)
     if kinds & {"base", "scaling", "layers"}:
-        m = with_rates(m, b)
+        both = "layers" in kinds
+        m = with_rates(m, b, both or "base" in kinds, both or "scaling" in kinds)
     if "direction" in kinds and len(m.slopes) and float((m.slopes.sign()[:1] * b.slopes.sign()[:1]).sum()) < 0:
         m = replace(m, slopes=-m.slopes)
         m = replace(m, measured=m.exact())

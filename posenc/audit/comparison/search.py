@@ -10,6 +10,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -20,6 +21,7 @@ from posenc.audit.comparison.maps import Map, unturned
 from posenc.audit.comparison.plan import whole
 from posenc.audit.comparison.result import KINDS, Comparison, Difference
 from posenc.audit.comparison.sides import Layer, Side, layers_of, words
+from posenc.audit.identification.rotation import FoundRotation
 from posenc.audit.identification.scalings import nice
 from posenc.audit.probe import off
 from posenc.schemes.alibi import alibi_slopes
@@ -81,8 +83,9 @@ class Search:
                 "neither side's attention can be seen: give one as a torch module whose attention is matmul and "
                 "softmax or scaled_dot_product_attention, or dump queries and keys of both"
             )
-        self.layers = layers_of(side, seen[0], seen[1], None, pos)
-        self.deadline, self.others = time.process_time() + SECONDS, ()
+        self.layers = layers_of(seen[0], seen[1], None, pos)
+        self.deadline = time.process_time() + SECONDS
+        self.others: tuple[str, ...] = ()
         self.plain = side.logits(tokens, self._given())[..., : wanted.shape[-1]]
 
     def _given(self) -> Tensor | None:
@@ -105,7 +108,7 @@ class Search:
         """The smallest set of guesses that leaves rounding, or the one that leaves least."""
         goal = max(self.tolerance, 1e-6)
         singles = guesses_of(self.layers, self._first())
-        tried = [(self.left((g,)), (g,)) for g in singles]
+        tried: list[tuple[float, tuple[Guess, ...]]] = [(self.left((g,)), (g,)) for g in singles]
         done = self._best(tried, goal)
         if done is not None:
             return done
@@ -124,7 +127,7 @@ class Search:
         best = tried[0]
         pool = list(dict.fromkeys([*singles, *(each[1][0] for each in tried[:POOL])]))
         for _ in range(DEPTH - 1):
-            more = []
+            more: list[tuple[float, tuple[Guess, ...]]] = []
             for _, chosen in tried[:BEAM]:
                 for g in pool:
                     if time.process_time() > self.deadline:
@@ -265,78 +268,53 @@ def guesses_of(layers: list[Layer], first: int | None) -> list[Guess]:
     """
     out: list[Guess] = []
     turning = next((x.q for x in layers if x.q.turns and x.q.found is not None), None)
-    n = layers[0].bias.shape[-1]
-    if first:
-        for w in (first, first + 1, first - 1):
-            if 0 < w < n:
-                out.append(
-                    Guess("window", "the keys that it sees", f"a window of {w} keys", lambda x, w=w: _windowed(x, w))
-                )
-    if turning is not None:
-        assert turning.found is not None
-        half = turning.found.layout == "half"
-        out.append(
-            Guess("layout", turning.found.layout, "interleaved" if half else "half", lambda x: _with(x, _swapped))
-        )
-        out.append(
-            Guess(
-                "direction", "the usual way", "the other way", lambda x: _with(x, lambda m: _exact(m, slopes=-m.slopes))
-            )
-        )
-        for of, word in (("qk", ""), ("q", "queries"), ("k", "keys")):
-            out.append(
-                Guess("unrotated", "a rotation", "no rotation", lambda x, of=of: _with(x, unturned, of), of=word)
-            )
-        base = _base_of(layers)
-        out += [_based(layers, b) for b in BASES if abs(b / base - 1) > 1e-6]
-        out += [_slower(layers, s) for s in (*FACTORS, 0.5)]
-        for r in sorted({turning.found.dim * k // 4 // 2 * 2 for k in (1, 2, 3, 4)} - {0, turning.found.rotary_dim}):
-            said = f"{r} of {turning.found.dim} channels turning"
-            out.append(
-                Guess(
-                    "partial",
-                    f"{turning.found.rotary_dim} channels turning",
-                    said,
-                    lambda x, r=r: _with(x, lambda m: _narrow(m, r)),
-                )
-            )
-        for o in (1, -1, 2, -2, 3, -3):
-            out.append(
-                Guess(
-                    "offset",
-                    "positions + 0",
-                    f"positions {o:+d}",
-                    lambda x, o=o: _with(x, lambda m: _exact(m, offset=m.offset + o), "q"),
-                    of="queries",
-                )
-            )
-        out += _scalings(base)
-        for dtype in (torch.bfloat16, torch.float16):
-            name = str(dtype).removeprefix("torch.")
-            out.append(
-                Guess("rounding", "fine angles", f"{name} tables", lambda x, t=dtype: _with(x, lambda m: _coarse(m, t)))
-            )
-            out.append(
-                Guess(
-                    "rounding",
-                    "fine angles",
-                    f"{name} frequencies",
-                    lambda x, t=dtype: _with(x, lambda m: _exact(m, slopes=m.slopes.to(t).double())),
-                )
-            )
+    n, heads = layers[0].bias.shape[-1], layers[0].bias.shape[0]
+    for w in (first, first + 1, first - 1) if first else ():
+        if 0 < w < n:
+            out.append(Guess("window", "the keys that it sees", f"a window of {w} keys", _edit(_windowed, w)))
+    if turning is not None and turning.found is not None:
+        out += _rotations(layers, turning.found)
     if any(float(x.bias[x.bias.isfinite()].abs().max()) > 1e-4 for x in layers):
-        out.append(
-            Guess("slopes", "its bias", "the bias with the other sign", lambda x: replace(x, bias=_turned_bias(x.bias)))
-        )
-        out.append(Guess("slopes", "its bias", "no bias", lambda x: replace(x, bias=_mask(x.bias))))
-    heads = layers[0].bias.shape[0]
+        out.append(Guess("slopes", "its bias", "the bias with the other sign", _edit(_turned_bias)))
+        out.append(Guess("slopes", "its bias", "no bias", _edit(_without_bias)))
     paper = 2.0 ** (-8 * torch.arange(1, heads + 1, dtype=torch.float64) / heads)
     for rule, slopes in (("the authors' rule", alibi_slopes(heads, dtype=torch.float64)), ("the paper's rule", paper)):
         if heads > 1:
-            out.append(
-                Guess("slopes", "its bias", f"ALiBi by {rule}", lambda x, s=slopes: replace(x, bias=_sloped(x.bias, s)))
-            )
-    out += [_louder(layers, r) for r in (0.5, 0.8, 1.25, 2.0)]
+            out.append(Guess("slopes", "its bias", f"ALiBi by {rule}", _edit(_sloped, slopes)))
+    return out + [_louder(layers, r) for r in (0.5, 0.8, 1.25, 2.0)]
+
+
+def _edit(function: Callable[..., Layer], *given: Any) -> Edit:
+    """A function of a layer and these arguments as a function of the layer."""
+    return lambda layer: function(layer, *given)
+
+
+def _turn(function: Callable[..., Map], *given: Any, of: str = "qk") -> Edit:
+    """A function of a map and these arguments, done to the maps of a layer that turn."""
+    return lambda layer: _with(layer, lambda m: function(m, *given), of)
+
+
+def _rotations(layers: list[Layer], found: FoundRotation) -> list[Guess]:
+    """What may be wrong with a rotation."""
+    other = "interleaved" if found.layout == "half" else "half"
+    out = [
+        Guess("layout", found.layout, other, _turn(_swapped)),
+        Guess("direction", "the usual way", "the other way", _turn(_backwards)),
+        *(Guess("unrotated", "a rotation", "no rotation", _turn(unturned, of=of), of=word)
+          for of, word in (("qk", ""), ("q", "queries"), ("k", "keys"))),
+        *(_based(layers, b) for b in BASES if abs(b / _base_of(layers) - 1) > 1e-6),
+        *(_slower(layers, s) for s in (*FACTORS, 0.5)),
+    ]  # fmt: skip
+    for r in sorted({found.dim * k // 4 // 2 * 2 for k in (1, 2, 3, 4)} - {0, found.rotary_dim}):
+        words = (f"{found.rotary_dim} channels turning", f"{r} of {found.dim} channels turning")
+        out.append(Guess("partial", *words, _turn(_narrow, r)))
+    for o in (1, -1, 2, -2, 3, -3):
+        out.append(Guess("offset", "positions + 0", f"positions {o:+d}", _turn(_later, o, of="q"), of="queries"))
+    out += _scalings(_base_of(layers))
+    for dtype in (torch.bfloat16, torch.float16):
+        name = str(dtype).removeprefix("torch.")
+        out.append(Guess("rounding", "fine angles", f"{name} tables", _turn(_coarse, dtype)))
+        out.append(Guess("rounding", "fine angles", f"{name} frequencies", _turn(_coarse_rates, dtype)))
     return out
 
 
@@ -344,26 +322,49 @@ def _scalings(base: float) -> list[Guess]:
     """YaRN's and Llama 3's usual settings."""
     out = []
     for s in FACTORS:
+        sharp = yarn_attention_factor(s) ** 2
         for trained in (2048, 4096, 8192, 32_768):
-
-            def slow(m: Map, s: float = s, trained: int = trained) -> Map:
-                return _rates(m, yarn(_plain(m, base), s, trained, form="code"))
-
             said = f"yarn, factor {s:g}, length in training {trained:,}"
-            sharp = yarn_attention_factor(s) ** 2
-            out.append(Guess("scaling", "its rates", said, lambda x, f=slow: _with(x, f)))
-            out.append(Guess("scaling", "its rates", f"{said}, with its amplitude",
-                             lambda x, f=slow, a=sharp: replace(_with(x, f), scale=x.scale * a)))  # fmt: skip
-
-        def ramp(m: Map, s: float = s) -> Map:
-            return _rates(m, llama3(_plain(m, base), s))
-
-        out.append(
-            Guess(
-                "scaling", "its rates", f"llama3, factor {s:g}, length in training 8,192", lambda x, f=ramp: _with(x, f)
-            )
-        )
+            slow = _turn(_yarned, base, s, trained)
+            out.append(Guess("scaling", "its rates", said, slow))
+            out.append(Guess("scaling", "its rates", f"{said}, with its amplitude", _sharper(slow, sharp)))
+        said = f"llama3, factor {s:g}, length in training 8,192"
+        out.append(Guess("scaling", "its rates", said, _turn(_llama3, base, s)))
     return out
+
+
+def _sharper(edit: Edit, ratio: float) -> Edit:
+    """An edit, and scores that are multiplied as well."""
+
+    def both(layer: Layer) -> Layer:
+        out = edit(layer)
+        return replace(out, scale=out.scale * ratio)
+
+    return both
+
+
+def _yarned(m: Map, base: float, factor: float, trained: int) -> Map:
+    return _rates(m, yarn(_plain(m, base), factor, trained, form="code"))
+
+
+def _llama3(m: Map, base: float, factor: float) -> Map:
+    return _rates(m, llama3(_plain(m, base), factor))
+
+
+def _backwards(m: Map) -> Map:
+    return _exact(m, slopes=-m.slopes)
+
+
+def _later(m: Map, by: float) -> Map:
+    return _exact(m, offset=m.offset + by)
+
+
+def _coarse_rates(m: Map, dtype: torch.dtype) -> Map:
+    return _exact(m, slopes=m.slopes.to(dtype).double())
+
+
+def _without_bias(layer: Layer) -> Layer:
+    return replace(layer, bias=_mask(layer.bias))
 
 
 def _swapped(m: Map) -> Map:
@@ -394,13 +395,13 @@ def _mask(bias: Tensor) -> Tensor:
     return torch.where(bias.isfinite(), torch.zeros_like(bias), bias)
 
 
-def _turned_bias(bias: Tensor) -> Tensor:
-    return torch.where(bias.isfinite(), -bias, bias)
+def _turned_bias(layer: Layer) -> Layer:
+    return replace(layer, bias=torch.where(layer.bias.isfinite(), -layer.bias, layer.bias))
 
 
-def _sloped(bias: Tensor, slopes: Tensor) -> Tensor:
-    n = torch.arange(bias.shape[-1])
-    return _mask(bias) - slopes[:, None, None] * (n[:, None] - n[None]).abs()
+def _sloped(layer: Layer, slopes: Tensor) -> Layer:
+    n = torch.arange(layer.bias.shape[-1])
+    return replace(layer, bias=_mask(layer.bias) - slopes[:, None, None] * (n[:, None] - n[None]).abs())
 
 
 def _windowed(layer: Layer, width: int) -> Layer:

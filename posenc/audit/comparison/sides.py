@@ -127,12 +127,11 @@ def words(low: int, vocabulary: int, n: int) -> Tensor:
 
 
 def layers_of(
-    side: Side, repeated: list[Seen], mixed: list[Seen], before: list[tuple[Tensor, Tensor]] | None, positions: Tensor
+    repeated: list[Seen], mixed: list[Seen], before: list[tuple[Tensor, Tensor]] | None, positions: Tensor
 ) -> list[Layer]:
     """What the layers of a side do.
 
     Args:
-        side: Whose layers.
         repeated: Seen in texts of one token each, in which all places of a layer hold the same, but for positions.
         mixed: Seen in texts of different tokens.
         before: For each layer the unrotated queries and keys, (M, L, d); its own of the first place unless given.
