@@ -11,7 +11,7 @@ from torch import Tensor
 from posenc.audit.adapters.protocol import Refused, Unfit
 from posenc.audit.comparison.described import Found
 from posenc.audit.comparison.sides import Side
-from posenc.audit.probe import off
+from posenc.audit.probe import deviation
 
 
 def _later(by: int) -> Callable[[Tensor], Tensor]:
@@ -38,11 +38,11 @@ def told(ours: Side, theirs: Side, near: Any, tolerance: float) -> Found | None:
         plain = ours.logits(near.tokens, pos)
     except (Unfit, Refused):
         return None
-    if off(moved[:, :1], plain[:, :1]) <= tolerance:
+    if deviation(moved[:, :1], plain[:, :1]) <= tolerance:
         return None  # the first token sees itself alone: positions are not added
     for (kind, words), change in CHANGES.items():
         try:
-            left = off(near.candidate, ours.logits(near.tokens, change(pos)))
+            left = deviation(near.candidate, ours.logits(near.tokens, change(pos)))
         except (Unfit, Refused):
             continue
         if left <= 10 * tolerance:

@@ -19,7 +19,7 @@ from posenc.audit.comparison.described import Found, differences
 from posenc.audit.comparison.plan import change_of
 from posenc.audit.comparison.result import KINDS, Comparison, Difference
 from posenc.audit.comparison.sides import Layer, Side, layers_of, unturned_of, words
-from posenc.audit.probe import off
+from posenc.audit.probe import deviation
 
 FAR = (1_000, 100_000)
 FAR_LOOSE = 0.05  # float32's angles at 100,000 differ from float64's by some thousandths
@@ -40,7 +40,7 @@ class Text:
 
     @property
     def off(self) -> float:
-        return off(self.candidate, self.reference)
+        return deviation(self.candidate, self.reference)
 
 
 def compare(
@@ -174,7 +174,7 @@ class _Models:
                 plain = [self.ours.logits(self.tokens), self.theirs.logits(self.tokens)]
             except (Unfit, Refused):
                 continue
-            moved = [off(one, other) for one, other in zip((text.reference, text.candidate), plain, strict=True)]
+            moved = [deviation(one, other) for one, other in zip((text.reference, text.candidate), plain, strict=True)]
             if moved[0] > 10 * self.tolerance and moved[1] < self.tolerance:
                 return None, Found(
                     "ignored", "positions as they are given", "its own count, whatever is given", certain=True
@@ -266,7 +266,7 @@ class _Models:
         """How far the candidate is from a reference that does what these kinds say."""
         change: Change = change_of(text.ours, text.theirs, frozenset(kinds), text.positions)
         pos = None if text.positions is None else text.positions.expand(len(text.tokens), -1)
-        return off(text.candidate, self.ours.changed(text.tokens, pos, change)[..., : text.candidate.shape[-1]])
+        return deviation(text.candidate, self.ours.changed(text.tokens, pos, change)[..., : text.candidate.shape[-1]])
 
     def _blind(self, near: Text) -> list[str]:
         """What these texts cannot show."""

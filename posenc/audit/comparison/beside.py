@@ -8,10 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from posenc.audit.adapters.protocol import Refused, Unfit, found
+from posenc.audit.adapters.protocol import Refused, Unfit, logits_of
 from posenc.audit.comparison.described import Found
 from posenc.audit.comparison.sides import Layer, Side
-from posenc.audit.probe import off
+from posenc.audit.probe import deviation
 
 LONGEST = 400  # tokens that a text has at most, so that it is longer than a window
 PADS = 5
@@ -64,7 +64,7 @@ def length(ours: Side, theirs: Side, tokens: int) -> int:
 
 def stage(ours: list[Layer], theirs: list[Layer], reference: Tensor, candidate: Tensor, tolerance: float) -> str:
     """Where what is not positional shows first, in words."""
-    first = off(candidate[:, :1], reference[:, :1])
+    first = deviation(candidate[:, :1], reference[:, :1])
     for n, (a, b) in enumerate(zip(ours, theirs, strict=False)):
         if a.cap != b.cap:
             return f"another soft cap of scores in layer {n} ({a.cap:g} against {b.cap:g})"
@@ -115,7 +115,7 @@ def _padded(side: Side, tokens: Tensor) -> float | None:
     mask = torch.ones_like(x)
     mask[:, :PADS] = 0
     alone = side.logits(tokens[:1, :-PADS])
-    return off(side.logits(x, None, mask)[:, PADS:], alone)
+    return deviation(side.logits(x, None, mask)[:, PADS:], alone)
 
 
 def _cached(side: Side, tokens: Tensor) -> float | None:
@@ -126,8 +126,8 @@ def _cached(side: Side, tokens: Tensor) -> float | None:
     x, state, parts = tokens[:1], None, []
     for cut in x.split([x.shape[1] - 4, 1, 1, 2], 1):
         logits, state = step(cut, state)
-        parts.append(found(logits).double())
-    return off(torch.cat(parts, 1), side.logits(x))
+        parts.append(logits_of(logits).double())
+    return deviation(torch.cat(parts, 1), side.logits(x))
 
 
 def name_of(side: Side) -> str:

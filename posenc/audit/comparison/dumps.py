@@ -17,7 +17,7 @@ from posenc.audit.comparison.sides import Side
 from posenc.audit.identification import given
 from posenc.audit.identification.asked import identify
 from posenc.audit.identification.rotation import FoundRotation
-from posenc.audit.probe import off
+from posenc.audit.probe import deviation
 
 LAYER = re.compile(r"(?P<of>q|k)(?:uery|ey)?[._](?P<layer>\d+)[._](?P<when>before|after)$")
 RECIPE = (
@@ -113,7 +113,7 @@ def of_two(ours: dict[str, Any], theirs: dict[str, Any], tolerance: float) -> Co
 def _of_logits_alone(a: torch.Tensor, b: torch.Tensor, tolerance: float) -> Comparison:
     """Logits of both, and no model: the first token says whether it is positional at all."""
     a, b = (each.reshape(-1, *each.shape[-2:]) for each in (a, b))
-    size, first = off(b, a), off(b[:, :1], a[:, :1])
+    size, first = deviation(b, a), deviation(b[:, :1], a[:, :1])
     loose = max(tolerance, 2e-3)  # dumps are rarely in float64
     if size <= loose:
         return Comparison(True, True, (), size, size)

@@ -10,8 +10,8 @@ import textwrap
 from dataclasses import dataclass, field
 from typing import Any
 
-from posenc.audit.printable import in_json, printable
 from posenc.audit.report import STYLE, _written
+from posenc.configs.printable import in_json, printable
 
 KINDS = {
     "layout": ("which channels turn together", "the function that turns: rotate_half, view_as_complex, is_neox_style"),

@@ -23,7 +23,7 @@ from posenc.audit.comparison.result import KINDS, Comparison, Difference
 from posenc.audit.comparison.sides import Layer, Side, layers_of, words
 from posenc.audit.identification.rotation import FoundRotation
 from posenc.audit.identification.scalings import nice
-from posenc.audit.probe import off
+from posenc.audit.probe import deviation
 from posenc.schemes.alibi import alibi_slopes
 from posenc.schemes.scaling import llama3, yarn, yarn_attention_factor
 
@@ -423,8 +423,8 @@ def beside_dump(
 def searched(ours: Side, theirs: Side, near: object, n: int, tolerance: float, notes: list[str]) -> Comparison:
     """Two models of which one cannot be looked into."""
     tokens, a, b = near.tokens, near.reference, near.candidate  # type: ignore[attr-defined]
-    if off(b, a) <= tolerance:
-        return Comparison(True, True, (), off(b, a), off(b, a), notes=tuple(notes))
+    if deviation(b, a) <= tolerance:
+        return Comparison(True, True, (), deviation(b, a), deviation(b, a), notes=tuple(notes))
     try:
         search, turned = Search(ours, tokens[:1], None, b[:1], tolerance), False
     except Unfit:
@@ -433,10 +433,10 @@ def searched(ours: Side, theirs: Side, near: object, n: int, tolerance: float, n
 
 
 def _told(search: Search, turned: bool, tolerance: float, notes: tuple[str, ...]) -> Comparison:
-    size = off(search.plain, search.wanted)
+    size = deviation(search.plain, search.wanted)
     if size <= tolerance:
         return Comparison(True, True, (), size, size, notes=notes)
-    first = off(search.plain[:, :1], search.wanted[:, :1])
+    first = deviation(search.plain[:, :1], search.wanted[:, :1])
     said = "One side gives logits alone, so usual values were tried in the other."
     if first > 10 * tolerance:
         why = f"another first token (off {first:.2g}), which sees itself alone"
@@ -449,7 +449,7 @@ def _told(search: Search, turned: bool, tolerance: float, notes: tuple[str, ...]
             notes=notes,
         )
     chosen, left = search.found()
-    whole_set = off(search.logits(chosen), search.wanted)
+    whole_set = deviation(search.logits(chosen), search.wanted)
     before = search.left(())
     if left > max(100 * tolerance, 0.05 * before):
         partly = (

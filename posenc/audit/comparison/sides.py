@@ -11,9 +11,10 @@ from torch import Tensor, nn
 
 from posenc.audit.adapters.called import adapt
 from posenc.audit.adapters.copies import Uncopied, copied, module_of
-from posenc.audit.adapters.protocol import Adapter, Refused, Unfit, ask, found, said
+from posenc.audit.adapters.protocol import Adapter, Refused, Unfit, ask, logits_of
 from posenc.audit.comparison.attention import Attention, Change, Seen
 from posenc.audit.comparison.maps import Map, map_of
+from posenc.audit.errors import error_line
 from posenc.audit.measures import quiet
 
 WORDS = 8  # how many texts of one repeated token tell what a layer does
@@ -68,7 +69,7 @@ class Side:
                     if inner is not None:
                         inner.eval()
                     adapter = adapt(made)
-                    out = found(ask(adapter.logits, torch.arange(8)[None] % adapter.vocabulary))
+                    out = logits_of(ask(adapter.logits, torch.arange(8)[None] % adapter.vocabulary))
                 if bool(out.isfinite().all()):
                     return adapter
             except Uncopied as error:
@@ -93,11 +94,11 @@ class Side:
             mask = torch.ones_like(tokens)
         try:
             with quiet(io.StringIO()):
-                out = found(ask(self.adapter.logits, tokens, positions, mask))
+                out = logits_of(ask(self.adapter.logits, tokens, positions, mask))
         except Refused:
             raise
         except Exception as error:
-            raise Unfit(f"the {self.name} raises with tokens {tuple(tokens.shape)}: {said(error)}") from error
+            raise Unfit(f"the {self.name} raises with tokens {tuple(tokens.shape)}: {error_line(error)}") from error
         if out.shape[:2] != tokens.shape:
             raise Unfit(
                 f"the {self.name} returns {tuple(out.shape)} for tokens {tuple(tokens.shape)}: return (B, L, V)"

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from posenc.audit.adapters.protocol import Unfit, kind
+from posenc.audit.adapters.protocol import Unfit, type_name
 from posenc.audit.identification import biases, given, pairs, phases, roundings, scalings
 from posenc.audit.identification.biases import FoundBias
 from posenc.audit.identification.given import Dump
@@ -70,8 +70,8 @@ def _asked(what: Any, dim: int | None, heads: str | None) -> Found:
         return biases.bias_of(what)
     if not callable(what) and not hasattr(what, "score_bias"):
         raise Unfit(
-            f"{kind(what)} is no rotation: give a function (x, positions) with dim=…, (before, after, positions), or "
-            f"a .npz or .safetensors with these"
+            f"{type_name(what)} is no rotation: give a function (x, positions) with dim=…, (before, after, positions), "
+            f"or a .npz or .safetensors with these"
         )
     if (bias := biases.bias_called(what)) is not None:
         return bias

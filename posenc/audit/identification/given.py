@@ -12,7 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from posenc.audit.adapters.protocol import Unfit, first_line
+from posenc.audit.adapters.protocol import Unfit
+from posenc.audit.errors import first_line
 
 NEAR = 33
 """How many positions that follow one another a function is asked about."""
