@@ -15,15 +15,26 @@ from posenc._lazy import lazy
 if TYPE_CHECKING:
     from posenc.audit.adapters.called import adapt
     from posenc.audit.adapters.protocol import Adapter, Refused
+    from posenc.audit.comparison.asked import compare
+    from posenc.audit.comparison.result import Comparison, Difference
+    from posenc.audit.identification.asked import identify
+    from posenc.audit.identification.biases import FoundBias
+    from posenc.audit.identification.rotation import FoundRotation
     from posenc.audit.report import Report
     from posenc.audit.run import audit
     from posenc.audit.verdict import Finding, Verdict
     from posenc.configs import Reading, read_config
 
-__all__ = ["Adapter", "Finding", "Reading", "Refused", "Report", "Verdict", "adapt", "audit", "read_config"]
+__all__ = [
+    "Adapter", "Comparison", "Difference", "Finding", "FoundBias", "FoundRotation", "Reading", "Refused", "Report",
+    "Verdict", "adapt", "audit", "compare", "identify", "read_config",
+]  # fmt: skip
 
 _get, _ = lazy(__name__, {
     "posenc.audit.adapters.called": "adapt", "posenc.audit.adapters.protocol": "Adapter Refused",
+    "posenc.audit.comparison.asked": "compare", "posenc.audit.comparison.result": "Comparison Difference",
+    "posenc.audit.identification.asked": "identify", "posenc.audit.identification.biases": "FoundBias",
+    "posenc.audit.identification.rotation": "FoundRotation",
     "posenc.audit.report": "Report", "posenc.audit.run": "audit", "posenc.audit.verdict": "Finding Verdict",
     "posenc.configs": "Reading read_config",
 })  # fmt: skip

@@ -50,6 +50,8 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         if args.list:
             return _list()
+        if args.compare:
+            return _compare(args)
         if args.what is None:
             raise Cannot("say what to audit: a folder with a config.json, or MODULE:OBJECT")
         if args.config:
@@ -79,6 +81,10 @@ def parser() -> argparse.ArgumentParser:
         prog="posenc-audit", description=ABOUT, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     command.add_argument("what", metavar="WHAT", nargs="?", help="a folder, or MODULE:OBJECT")
+    command.add_argument(
+        "--compare", nargs=2, metavar=("REFERENCE", "CANDIDATE"),
+        help="name what differs between two: MODULE:OBJECT, a folder with weights, or a dump (.npz, .safetensors)",
+    )  # fmt: skip
     command.add_argument("--only", metavar="TESTS", help="names of tests, with commas between them")
     command.add_argument("--more", action="store_true", help="tests that take longer or are rarely needed, too")
     command.add_argument("--weights", action="store_true", help="keep the weights as they are; draw none")
@@ -128,6 +134,33 @@ def _audit(args: argparse.Namespace) -> int:
     if not report.tried:
         raise Cannot("no test that was asked for applies to this model, so nothing was tried")
     return PASSED if report.passed else FAILED
+
+
+def _compare(args: argparse.Namespace) -> int:
+    """What differs between two implementations: status 0 if nothing does, 1 if something does."""
+    from posenc.audit.comparison.asked import compare
+
+    with contextlib.redirect_stdout(sys.stderr if args.json == "-" else sys.stdout):  # what is imported may print
+        sides = [_side(what) for what in args.compare]
+    default = args.tokens == parser().get_default("tokens")
+    found = compare(*sides, seed=args.seed, **({} if default else {"tokens": args.tokens}))
+    if args.html:
+        found.to_html(args.html)
+    if args.json == "-":
+        print(found.to_json(), end="")
+        return PASSED if found.same else FAILED
+    if args.json:
+        found.to_json(args.json)
+    print(found)
+    return PASSED if found.same else FAILED
+
+
+def _side(what: str) -> Any:
+    """One side of a comparison: a dump, the model of a folder, or what is imported."""
+    path = Path(what)
+    if path.suffix in (".npz", ".safetensors") or path.is_file():
+        return path
+    return _transformers("tiny").load(path) if path.exists() else imported(what)
 
 
 def _model(args: argparse.Namespace) -> tuple[Any, Reading | None, tuple[str, ...]]:

@@ -1,0 +1,162 @@
+"""Looks into the attention of any torch code: queries and keys as they meet, and what is added to their product.
+
+Calls of `scaled_dot_product_attention` are seen as they are. Attention that is written out is a product of two tensors,
+(…, Lq, d) and (…, d, Lk), whose last softmax has that shape. What is seen can be changed on its way, so that a
+hypothesis about a model is tried in the model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
+from torch.overrides import TorchFunctionMode
+
+PRODUCTS = ("matmul", "bmm", "einsum", "__matmul__", "baddbmm")
+SOFTMAXES = ("softmax", "_softmax")
+
+
+@dataclass
+class Seen:
+    """One layer's attention.
+
+    Args:
+        q: (B, H, L, d), as it meets the keys.
+        k: (B, H', L, d); H' may be less than H.
+        scores: (B, H, L, L), what the softmax gets; -inf where a key is hidden.
+    """
+
+    q: Tensor
+    k: Tensor
+    scores: Tensor
+
+
+Change = Callable[[int, Tensor, Tensor, Tensor], Tensor]
+"""From layer, q, k and scores (as in `Seen`) to other scores."""
+
+
+class Attention(TorchFunctionMode):
+    """Records, and changes if it is told to, what the layers of a model do with texts of n tokens.
+
+    Args:
+        n: Length of the texts.
+        change: What becomes of the scores.
+        sharpen: Scores are multiplied by it (1.0).
+    """
+
+    def __init__(self, n: int, change: Change | None = None, sharpen: float = 1.0, keep: bool = True) -> None:
+        super().__init__()
+        self.n, self.change, self.sharpen, self.keep = n, change, sharpen, keep
+        self.layers: list[Seen] = []
+        self._product: tuple[Tensor, Tensor, Tensor] | None = None
+        self._count = 0
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        name = getattr(function, "__name__", "")
+        if name == "scaled_dot_product_attention":
+            with torch._C.DisableTorchFunction():
+                return self._fused(*args, **kwargs)
+        out = function(*args, **kwargs)
+        if name in PRODUCTS and isinstance(out, Tensor) and out.ndim >= 3 and tuple(out.shape[-2:]) == (self.n, self.n):
+            with torch._C.DisableTorchFunction():
+                self._remember(name, args, out)
+        elif name in SOFTMAXES and self._product is not None and args and isinstance(args[0], Tensor):
+            x = args[0]
+            if tuple(x.shape[-2:]) == (self.n, self.n):
+                with torch._C.DisableTorchFunction():
+                    new = self._written(x)
+                if new is not None:
+                    return function(new, *args[1:], **kwargs)
+        return out
+
+    def _fused(
+        self, q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None = None, dropout_p: float = 0.0,
+        is_causal: bool = False, scale: float | None = None, enable_gqa: bool = False,
+    ) -> Tensor:  # fmt: skip
+        if q.shape[-2] != self.n or k.shape[-2] != self.n or q.ndim != 4:
+            return scaled_dot_product_attention(
+                q, k, v, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
+            )
+        s = q.shape[-1] ** -0.5 if scale is None else scale
+        scores = s * (q @ _spread(k, q).mT)
+        if is_causal:
+            scores = scores.masked_fill(
+                torch.ones(self.n, self.n, dtype=torch.bool, device=q.device).triu(1), -torch.inf
+            )
+        if attn_mask is not None:
+            scores = scores.masked_fill(~attn_mask, -torch.inf) if attn_mask.dtype == torch.bool else scores + attn_mask
+        scores = self._step(q, k, scores.masked_fill(scores < -1e4, -torch.inf))
+        return torch.softmax(scores.nan_to_num(neginf=torch.finfo(scores.dtype).min), -1) @ _spread(v, q)
+
+    def _remember(self, name: str, args: Any, out: Tensor) -> None:
+        tensors = [a for a in args if isinstance(a, Tensor)]
+        if len(tensors) < 2 or tensors[-1].ndim < 3:
+            return
+        a, b = tensors[-2:]
+        if name == "einsum":
+            found = _of_einsum(str(args[0]), a, b)
+            if found is None:
+                return
+            a, b = found
+        else:
+            b = b.mT
+        if a.shape[-2] == self.n and b.shape[-2] == self.n and a.shape[-1] == b.shape[-1] and a.shape[-1] != self.n:
+            self._product = (a, b, out)
+
+    def _written(self, x: Tensor) -> Tensor | None:
+        a, b, _ = self._product  # type: ignore[misc]
+        self._product = None
+        q, k, scores = (_four(t, x) for t in (a, b, x))
+        if scores.shape[1] == 1 and q.shape[1] != 1:
+            return None
+        low = scores < -1e4
+        new = self._step(q, k, scores.masked_fill(low, -torch.inf))
+        if self.change is None and self.sharpen == 1:
+            return None
+        return new.nan_to_num(neginf=torch.finfo(x.dtype).min).reshape(x.shape)
+
+    def _step(self, q: Tensor, k: Tensor, scores: Tensor) -> Tensor:
+        layer = self._count
+        self._count += 1
+        if self.keep:
+            self.layers.append(Seen(q.detach().clone(), k.detach().clone(), scores.detach().clone()))
+        if self.change is not None:
+            scores = self.change(layer, q, k, scores)
+        return self.sharpen * scores if self.sharpen != 1 else scores
+
+
+def _spread(k: Tensor, q: Tensor) -> Tensor:
+    """Keys for all heads of the queries."""
+    return k if k.shape[1] == q.shape[1] else k.repeat_interleave(q.shape[1] // k.shape[1], 1)
+
+
+def _four(t: Tensor, like: Tensor) -> Tensor:
+    """As (B, H, …): heads that are folded into the batch become heads, further axes of heads one."""
+    if t.ndim == 3:
+        return t[None]
+    return t.flatten(1, -3) if t.ndim > 4 else t
+
+
+def _of_einsum(equation: str, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor] | None:
+    """Queries and keys (…, L, d) of an einsum such as "bhqd,bhkd->bhqk"."""
+    left, arrow, out = equation.replace(" ", "").partition("->")
+    parts = left.split(",")
+    if not arrow or len(parts) != 2 or "." in equation:
+        return None
+    summed = [c for c in parts[0] if c in parts[1] and c not in out]
+    if len(summed) != 1 or len(out) < 3:
+        return None
+    lead, rows, cols = out[:-2], out[-2], out[-1]
+    if rows in parts[1]:
+        parts, (a, b) = parts[::-1], (b, a)
+    try:
+        q = torch.einsum(f"{parts[0]}->{''.join(c for c in lead if c in parts[0])}{rows}{summed[0]}", a)
+        k = torch.einsum(f"{parts[1]}->{''.join(c for c in lead if c in parts[1])}{cols}{summed[0]}", b)
+    except RuntimeError:
+        return None
+    return q, k
