@@ -1,4 +1,4 @@
-"""One training, as functions of tensors alone: where a model starts, a step, and an exam. Torch runs them, or a graph."""
+"""One training, as functions of tensors alone: the start, a step, and an exam. Torch runs them, or a graph does."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def _drawn(
 
 
 class Course:
-    """A scheme's model and optimiser. Its state is one tensor (3, N): the weights, and Adam's two averages of gradients.
+    """A scheme's model and optimiser. Its state is one tensor (3, N): weights, and Adam's two averages of gradients.
 
     Args:
         scheme: A name in SCHEMES.
@@ -113,7 +113,7 @@ class Course:
         return sum(self.counts)
 
     def start(self, seed: Tensor) -> Tensor:
-        """The state before the first step (3, N), for a seed, 0-d int64: weights as torch draws them, but by `draws`."""
+        """The state before the first step (3, N), for a seed, 0-d int64: as torch draws weights, but by `draws`."""
         index = torch.arange(self.size)
         draws = {kind: kind(seed, WEIGHTS, index).split(self.counts) for kind in {k for k, *_ in self._starts if k}}
         weights = torch.cat([
@@ -166,9 +166,7 @@ class Course:
             The accuracy by position, (1, R), NaN where nothing is counted; the loss, (1,); what the model writes in the
             first text, (R,), as float32; and where each head looks in it, (layers · H, R, R).
         """
-        logits, weights = functional_call(
-            self.model, self.parameters(state), (tokens,), {"return_weights": True}
-        )
+        logits, weights = functional_call(self.model, self.parameters(state), (tokens,), {"return_weights": True})
         written = logits.argmax(-1)
         right = (written == targets).float().mean(0, keepdim=True)
         counted = torch.where(share > 0, right, torch.nan)
@@ -218,7 +216,7 @@ def _start(name: str, kind: Any, zero: Tensor, one: Tensor, two: Tensor) -> tupl
 def traced() -> Iterator[None]:
     """Checks of values are left out, as in torch.export: make_fx alone does not say that it traces."""
     with (
-        mock.patch.object(torch.compiler, "is_compiling", lambda: True),
-        mock.patch.object(torch.compiler, "is_exporting", lambda: True),
+        mock.patch.object(torch.compiler, "is_compiling", return_value=True),
+        mock.patch.object(torch.compiler, "is_exporting", return_value=True),
     ):
         yield

@@ -42,15 +42,13 @@ def course_graphs(course: Course) -> dict[str, bytes]:
     state = {"state": course.start(seed)}
     return {
         "start": _export(name, course.start, {"seed": seed}),
-        "step": _export(
-            name, course.step, {**state, **read(sizes.batch, sizes.length), "step": step, "rate": rate}
-        ),
+        "step": _export(name, course.step, {**state, **read(sizes.batch, sizes.length), "step": step, "rate": rate}),
         "exam": _export(name, course.exam, {**state, **read(sizes.exam, sizes.longest)}),
     }
 
 
 def _export(name: str, function: Callable[..., Any], inputs: Mapping[str, Tensor]) -> bytes:
-    """A function of these inputs, of these shapes, as a graph. Gradients in it are traced as the operations they are."""
+    """A function of these inputs, of these shapes, as a graph. Gradients in it are traced as what computes them."""
 
     def flat(*values: Tensor) -> tuple[Tensor, ...]:
         found = function(*values)
