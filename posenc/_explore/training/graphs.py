@@ -32,19 +32,24 @@ def task_graphs(title: str, task: Task, sizes: Sizes) -> dict[str, bytes]:
 
 def course_graphs(course: Course) -> dict[str, bytes]:
     """The graphs of a scheme: "start" (seed), "step" and "exam", as the methods of `Course`."""
-    sizes, name = course.sizes, course.scheme
-    seed, step, rate = torch.tensor(3), torch.tensor(5), torch.tensor(RATE)
-
-    def read(count: int, length: int) -> dict[str, Tensor]:
-        tokens = torch.zeros(count, length, dtype=torch.long)  # two tensors, since the tracer takes one for one input
-        return {"tokens": tokens, "targets": tokens.clone(), "share": torch.full((length,), 1 / length)}
-
-    state = {"state": course.start(seed)}
+    state = {"state": course.start(torch.tensor(3))}
+    sizes = course.sizes
     return {
-        "start": _export(name, course.start, {"seed": seed}),
-        "step": _export(name, course.step, {**state, **read(sizes.batch, sizes.length), "step": step, "rate": rate}),
-        "exam": _export(name, course.exam, {**state, **read(sizes.exam, sizes.longest)}),
+        "start": _export(course.scheme, course.start, {"seed": torch.tensor(3)}),
+        "step": step_graph(course),
+        "exam": _export(course.scheme, course.exam, {**state, **_read(sizes.exam, sizes.longest)}),
     }
+
+
+def step_graph(course: Course) -> bytes:
+    """The graph of a step: the model, its gradients and the optimiser."""
+    inputs = {"state": course.start(torch.tensor(3)), **_read(course.sizes.batch, course.sizes.length)}
+    return _export(course.scheme, course.step, {**inputs, "step": torch.tensor(5), "rate": torch.tensor(RATE)})
+
+
+def _read(count: int, length: int) -> dict[str, Tensor]:
+    tokens = torch.zeros(count, length, dtype=torch.long)  # two tensors, since the tracer takes one for one input
+    return {"tokens": tokens, "targets": tokens.clone(), "share": torch.full((length,), 1 / length)}
 
 
 def _export(name: str, function: Callable[..., Any], inputs: Mapping[str, Tensor]) -> bytes:

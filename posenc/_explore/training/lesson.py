@@ -89,7 +89,7 @@ class Lesson:
         """All that the front end needs to know, as JSON: nothing in it is ever read as markup."""
         task = Choice("task", next(iter(self.tasks)), tuple(self.tasks), tuple(self.tasks))
         head = Choice("head", self.heads[0], tuple(self.heads), tuple(self.heads))
-        labels = {"seed": "seed", "rate": "learning rate", "length": "length of the text to read"}
+        labels = {"seed": "seed", "rate": "learning rate", "length": "length of text"}
         controls = [{**c.spec(), "label": labels[c.name], "unit": ""} for c in self.controls.values()]
         controls[:0] = [{**task.spec(), "label": "task", "unit": ""}]
         if len(self.heads) > 1:

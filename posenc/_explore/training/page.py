@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import html
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
@@ -33,7 +34,7 @@ def element(lesson: Lesson, made: Mapping[str, bytes], identity: str) -> str:
     payload = {**lesson.spec(), "graphs": {key: base64.b64encode(graph).decode() for key, graph in made.items()}}
     stills = "".join(f'<div class="pe-still">{still}</div>' for still in _stills(lesson))
     rate, seed = lesson.controls["rate"].start, lesson.controls["seed"].start
-    state = f"{next(iter(lesson.tasks))}, after {lesson.steps} steps with seed {seed:g} and rate {rate:g}"
+    state = f"Recorded: {lesson.steps} steps, seed {seed:g}, rate {rate:g}."
     caption = f'<p class="pe-caption">{html.escape(lesson.caption)}</p>' if lesson.caption else ""
     return (
         f'<figure class="pe-panel pe-learn" id="{html.escape(identity)}">'
@@ -55,4 +56,4 @@ def _stills(lesson: Lesson) -> list[str]:
     views = lesson.views()
     shown = ((views["losses"], losses), (views["accuracy"], accuracy))
     data = [(view, [np.arange(1.0, lines.shape[1] + 1), lines]) for view, lines in shown]
-    return [plot.draw(view, each, alt=summary(view, each)).svg() for view, each in data]
+    return [plot.draw(replace(view, title=""), each, alt=summary(view, each)).svg() for view, each in data]

@@ -99,10 +99,11 @@ export class Learning {
       element("div", { class: "pe-controls" }, ...hosts(["task", "seed", "rate"])),
       schemes,
       element("div", { class: "pe-actions" }, this.go, button("Step", () => this.step()), this.status),
-      this.message, this.stages,
+      this.message, ...[...this.root.children].filter(({ className }) => className === "pe-stills"), this.stages,
       element("div", { class: "pe-controls pe-after" }, ...hosts(["length", "head"])),
       this.text, this.spoken, this.data);
     this.root.append(this.body);
+    write(this.status, this.root.querySelector(":scope > .pe-state")?.textContent ?? ""); // what the still picture shows
     this.watch = new ResizeObserver(() => this.arrange());
     this.watch.observe(this.stages);
     this.shown = () => document.hidden || this.work();
@@ -377,11 +378,11 @@ export class Learning {
     const letters = (/** @type {Float32Array} */ data) => [...data].map((token, i) => (counted[i] ? symbols[token] : "·"));
     /** @type {(name: string, shown: string[], wrong: (i: number) => boolean, note?: string) => HTMLElement} */
     const row = (name, shown, wrong, note = "") =>
-      element("tr", {}, element("th", { scope: "row" }, name),
+      element("tr", {}, element("th", { scope: "row" }, name), element("td", {}, note),
         element("td", {}, ...shown.map((letter, i) => {
           const kind = `${wrong(i) ? "pe-wrong" : ""}${i === this.spec.length ? " pe-unseen" : ""}`.trim();
           return kind ? element("span", { class: kind }, letter) : letter;
-        })), element("td", {}, note));
+        })));
     const all = counted.filter(Boolean).length;
     const rows = schemes.map(({ written }, i) => {
       const wrong = (/** @type {number} */ at) => counted[at] && written.data[at] !== targets[at];
