@@ -287,7 +287,8 @@ function follow(link) {
 
 function start() {
   document.querySelectorAll("figure.pe-panel:not(.pe-learn)").forEach(open);
-  /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll("figure.pe-learn")).forEach((root) => openLearning(root, { load, here: mainThread, graphsOf }));
+  const learning = /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll("figure.pe-learn"));
+  for (const root of learning) openLearning(root, { load, here: mainThread, graphsOf });
   /** @type {NodeListOf<HTMLAnchorElement>} */ (document.querySelectorAll("a[href*='#explore-']")).forEach(follow);
 }
 

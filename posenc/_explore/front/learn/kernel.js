@@ -29,7 +29,7 @@ export function renderLearning(model, el) {
       return { shape: shapes[i], data: new Float32Array((buffer.buffer ?? buffer).slice(start, start + buffer.byteLength)) };
     });
     // JSON has no NaN, so that a loss that is none came as null.
-    if (found?.losses) for (const row of found.losses) row.forEach((/** @type {number | null} */ loss, /** @type {number} */ i) => (row[i] = loss ?? NaN));
+    if (found?.losses) found.losses = found.losses.map((/** @type {(number | null)[]} */ row) => row.map((loss) => loss ?? NaN));
     call.resolve(tensors.length ? examOf(tensors) : found);
   };
   model.on("msg:custom", receive);

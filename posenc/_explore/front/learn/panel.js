@@ -28,6 +28,24 @@ const POINTS = 600; // of a line of losses
 export class Stutter extends Error {}
 
 export class Learning {
+  // Its elements, which build() makes.
+  /** @type {HTMLButtonElement} */ go;
+  /** @type {HTMLElement} */ status;
+  /** @type {HTMLElement} */ words;
+  /** @type {HTMLButtonElement} */ remedy;
+  /** @type {HTMLElement} */ message;
+  /** @type {Record<string, Made>} */ made;
+  /** @type {{ box: HTMLInputElement, host: HTMLElement }[]} of the schemes */ boxes;
+  /** @type {HTMLElement} */ stages;
+  /** @type {HTMLElement} */ text;
+  /** @type {HTMLElement} */ spoken;
+  /** @type {HTMLDetailsElement} */ data;
+  /** @type {HTMLElement} */ body;
+  /** @type {View} */ falling;
+  /** @type {View} */ accuracy;
+  /** @type {ResizeObserver} */ watch;
+  /** @type {() => void} */ shown;
+
   training = false;
   single = false; // one step is wanted
   fresh = true; // the models are to start anew
@@ -76,7 +94,6 @@ export class Learning {
     this.words = element("span");
     this.remedy = button("", () => this.accept());
     this.message = element("p", { class: "pe-message", role: "alert", hidden: true }, this.words, " ", this.remedy);
-    /** @type {Record<string, Made>} */
     this.made = Object.fromEntries(spec.controls.map((control) => [control.name, this.control(control)]));
     this.boxes = spec.schemes.map(({ title: name, colour }, i) => {
       const box = element("input", { type: "checkbox", id: `${this.id}-scheme-${i}`, onchange: () => this.choose(i, box.checked) });
@@ -88,7 +105,7 @@ export class Learning {
     const schemes = element("div", { class: "pe-schemes", role: "group", "aria-label": "encodings to train" }, ...this.boxes.map(({ host }) => host));
     const hosts = (/** @type {string[]} */ names) => names.filter((name) => this.made[name]).map((name) => this.made[name].host);
     this.stages = element("div", { class: "pe-views" });
-    this.losses_ = this.view(spec.views.losses);
+    this.falling = this.view(spec.views.losses);
     this.accuracy = this.view(spec.views.accuracy);
     this.text = element("div", { class: "pe-text", role: "region", tabindex: 0, "aria-label": "what the models write" });
     this.spoken = element("p", { class: "pe-spoken", "aria-live": "polite" });
@@ -106,7 +123,10 @@ export class Learning {
     write(this.status, this.root.querySelector(":scope > .pe-state")?.textContent ?? ""); // what the still picture shows
     this.watch = new ResizeObserver(() => this.arrange());
     this.watch.observe(this.stages);
-    this.shown = () => document.hidden || this.work();
+    this.shown = () => {
+      this.label();
+      if (this.training && !document.hidden) this.work();
+    };
     document.addEventListener("visibilitychange", this.shown);
   }
 
@@ -170,7 +190,7 @@ export class Learning {
   reset() {
     this.training = false;
     this.on = [...this.spec.on];
-    this.boxes.forEach(({ box }, i) => (box.checked = this.on[i]));
+    for (const [i, { box }] of this.boxes.entries()) box.checked = this.on[i];
     this.set({ ...this.spec.starts });
     this.label();
   }
@@ -192,6 +212,7 @@ export class Learning {
   }
 
   label() {
+    if (!this.done && !this.training && !this.trainer) return; // the words still tell what the picture shows
     write(this.go, this.training ? "Pause" : "Train");
     this.go.setAttribute("aria-pressed", String(this.training));
     const hidden = this.training && document.hidden ? ", waiting until this page is seen" : "";
@@ -320,7 +341,7 @@ export class Learning {
     };
     const x = Float32Array.from({ length: count }, (_, point) => Math.min(losses.length, (point + 1) * every));
     const y = Float32Array.from({ length: chosen.length * count }, (_, at) => mean(Math.floor(at / count), at % count));
-    if (count) this.lines(this.losses_, [{ shape: [count], data: x }, { shape: [chosen.length, count], data: y }]);
+    if (count) this.lines(this.falling, [{ shape: [count], data: x }, { shape: [chosen.length, count], data: y }]);
   }
 
   /** Lines of the schemes that are trained, in their colours. @type {(view: View, tensors: Tensor[]) => void} */
@@ -343,7 +364,7 @@ export class Learning {
     const { length } = this.values;
     const x = Float32Array.from({ length }, (_, i) => i + 1);
     const y = new Float32Array(schemes.length * length);
-    schemes.forEach(({ accuracy }, i) => y.set(accuracy.data.subarray(0, length), i * length));
+    for (const [i, { accuracy }] of schemes.entries()) y.set(accuracy.data.subarray(0, length), i * length);
     this.lines(this.accuracy, [{ shape: [length], data: x }, { shape: [schemes.length, length], data: y }]);
     this.mapped(schemes.map(({ heads }) => cut(heads, this.values.head ?? 0, length)));
     this.write(schemes, [tokens, targets, share].map(({ data }) => data.subarray(0, length)));
@@ -406,13 +427,13 @@ export class Learning {
         Object.assign(view, { widest: 820, least: 130, tallest: phone ? 240 : 300, airy: true });
       });
     };
-    share([this.losses_, this.accuracy], 300);
+    share([this.falling, this.accuracy], 300);
     share(this.maps, phone ? 130 : MAP);
     for (const view of this.views) view.resize();
   }
 
   get views() {
-    return [this.losses_, this.accuracy, ...this.maps];
+    return [this.falling, this.accuracy, ...this.maps];
   }
 
   /** Probe a view at a place; others follow where an axis has the same name. @type {(from: Picture | null, place: Place | null) => void} */

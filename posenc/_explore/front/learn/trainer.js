@@ -2,7 +2,8 @@
 // A training by graphs: where models start, steps, exams. It runs in a worker, or in the page where there can be none.
 
 /** @import * as Ort from "onnxruntime-web" */
-/** @import { Exam, Plan, Progress, Tensor, Trainer } from "./types" */
+/** @import { Tensor } from "../types" */
+/** @import { Exam, Plan, Progress, Trainer } from "./types" */
 /** @typedef {Record<string, Ort.Tensor>} Feed */
 
 const SETTINGS = /** @type {const} */ ({ executionProviders: ["wasm"], graphOptimizationLevel: "disabled" });
