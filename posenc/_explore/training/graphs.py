@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.func import functionalize
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from posenc._explore.export import ExportError, _difference, _quiet, _reason, _settled, one_table
@@ -60,16 +63,34 @@ def _export(name: str, function: Callable[..., Any], inputs: Mapping[str, Tensor
         return found if isinstance(found, tuple) else (found,)
 
     try:
-        with _quiet(), one_table(), traced():
-            traced_once = make_fx(flat)(*inputs.values())
+        with _quiet(), one_table(), traced(), _decomposed() as table:
+            plain = make_fx(flat, decomposition_table=table)(*inputs.values())
+            pure = make_fx(functionalize(plain))(*inputs.values())  # parts of operations may write in place
             program = torch.onnx.export(
-                traced_once, tuple(inputs.values()), dynamo=True, optimize=False, verbose=False,
+                pure, tuple(inputs.values()), dynamo=True, optimize=False, verbose=False,
                 input_names=list(inputs),
             )  # fmt: skip
         assert program is not None
         return _settled(_bare(program.model_proto))  # not optimised by onnxscript, whose rules break gradients
     except Exception as error:
         raise ExportError(f"learn({name}) cannot be exported: {_reason(error)}") from error
+
+
+@contextlib.contextmanager
+def _decomposed() -> Iterator[dict[Any, Callable[..., Any]]]:
+    """What operations consist of, for a trace after which the exporter need not trace twice more to take them apart."""
+    try:
+        from torch.onnx._internal.exporter import _decomp, _fx_passes
+        from torch.onnx._internal.exporter._registration import ONNXRegistry
+
+        known = set(_decomp.get_onnx_implemented_overloads(ONNXRegistry.from_torchlib()))
+        table = _decomp.create_onnx_friendly_decomposition_table(known)
+        apart = mock.patch.object(_fx_passes, "decompose_with_registry", lambda program, _: program)
+    except (ImportError, AttributeError):  # another version of torch
+        yield {}
+        return
+    with apart:
+        yield table
 
 
 def _bare(model: Any) -> bytes:

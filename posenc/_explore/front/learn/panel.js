@@ -15,7 +15,7 @@ import { Probe } from "../views/probe.js";
 /** @import { Exam, LearnSpec, Trainer } from "./types" */
 
 const BUDGET = 90; // milliseconds of steps between two pictures
-const STILL = 100; // steps between two pictures where nothing may move
+const STILL = 100; // steps between two pictures for a reader who wants no movement
 const REST = 400; // milliseconds between two exams, which take the time of some steps
 const PART = 4; // and at least so many times as long as an exam takes
 const MAP = 200; // pixels that a map needs
@@ -269,16 +269,17 @@ export class Learning {
       if (this.done >= this.until) this.training = false;
       return false;
     }
-    const most = this.single ? 1 : Math.min(still() ? STILL : this.until, this.until - this.done);
+    const most = this.single ? 1 : this.until - this.done;
     this.single = false;
-    const { done, losses } = await trainer.advance(still() ? 1e9 : BUDGET, this.values.rate, most, this.spec.limit);
+    const { done, losses } = await trainer.advance(BUDGET, this.values.rate, most, this.spec.limit);
     if (this.fresh) return true; // other models are wanted by now
+    const rest = still() && Math.floor(done / STILL) > Math.floor(this.done / STILL); // the next picture without movement
     this.done = done;
     this.losses.push(...losses);
     if (this.diverged()) this.leave();
-    this.asked = this.asked || !this.training || still() || this.done >= this.until;
+    this.asked = this.asked || rest || !this.training || this.done >= this.until;
     this.label();
-    if (!this.asked) this.curves();
+    if (!this.asked && !still()) this.curves();
     return true;
   }
 
