@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 
 from posenc._explore.panel import STATIC, anywidget, traitlets
 from posenc._explore.training.lesson import Lesson, Trainer
-from posenc._explore.training.page import element, graphs
 from posenc._explore.training.tasks import TASKS, Task
 from posenc.book.notebook import book_mode
 
@@ -32,10 +31,10 @@ def learn(
     a step with its gradients is a graph, which is loaded when the reader presses Train.
 
     Args:
-        tasks: What is learned. A name in `TASKS` of this module, several of them to choose from, or a dict of rules by
-            their titles. A rule takes random letters (B, L), int64 from 0 to 15, and a length, a 0-d integer tensor;
-            it returns the tokens (B, L), what shall be written at each, (B, L), and a mask (L,) of what counts. A
-            model reads only what stands before. Default: all in `TASKS`.
+        tasks: What is learned: "repeat the letter 3 back", "repeat the first letter" or "copy the word"; several of
+            them, to choose from; or a dict of rules by their titles. A rule takes random letters (B, L), int64 from 0
+            to 15, and a length, a 0-d integer tensor; it returns the tokens (B, L), what shall be written at each,
+            (B, L), and a mask (L,) of what counts. A model reads only what stands before. Default: all three.
         schemes: Names in `SCHEMES`. Default: rope and alibi.
         on: Those that are trained at the start. Default: all.
         seed: Of the weights and the texts, 0 to 999. A seed always gives the same curves. Default: 0.
@@ -109,6 +108,8 @@ class TrainingPage:
     _counts: ClassVar[dict[str, int]] = {}
 
     def __init__(self, lesson: Lesson) -> None:
+        from posenc._explore.training.page import graphs  # which needs what exports, and a kernel does not
+
         count = self._counts[lesson.name] = self._counts.get(lesson.name, 0) + 1
         self._lesson = lesson
         self._identity = lesson.identity + (f"-{count}" if count > 1 else "")
@@ -118,4 +119,6 @@ class TrainingPage:
         return repr(self._lesson)
 
     def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
+        from posenc._explore.training.page import element
+
         return {"text/plain": repr(self), "text/html": element(self._lesson, self._graphs, self._identity)}
