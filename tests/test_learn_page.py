@@ -111,7 +111,7 @@ def test_a_rate_that_is_too_high_is_said_and_the_last_good_one_is_offered(place,
     page.get_by_role("button", name="Train", exact=True).click()
     message = page.get_by_role("alert")
     message.get_by_role("button").wait_for()
-    assert "has left the picture: a rate of 1 is too high" in message.inner_text()
+    assert "has run away: a rate of 1 is too high" in message.inner_text()
     remedy = message.get_by_role("button")
     assert remedy.inner_text() == "Go back to step 8, with a rate of 0.01"
     remedy.click()

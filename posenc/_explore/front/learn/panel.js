@@ -289,14 +289,14 @@ export class Learning {
     return last?.some((loss) => !(loss < this.spec.limit)) ? this.chosen.filter((_, i) => !(last[i] < this.spec.limit)) : null;
   }
 
-  /** A loss has left: say so, and offer the last state and rate that were good. */
+  /** A loss has run away: say so, and offer the last state and rate that were good. */
   leave() {
     this.training = false;
     const names = (this.diverged() ?? []).map(({ title }) => title).join(" and ");
     const { rate } = this.values;
     const last = this.kept ?? { done: 0, rate };
     const slower = last.rate < rate ? last.rate : Math.max(this.slowest(), rate / 10);
-    this.complain(`At step ${format(this.done)} the loss of ${names} has left the picture: a rate of ${format(rate)} is too high for it.`, {
+    this.complain(`At step ${format(this.done)} the loss of ${names} has run away: a rate of ${format(rate)} is too high for it.`, {
       text: `Go back to step ${format(last.done)}, with a rate of ${format(slower)}`,
       act: () => this.restore(slower),
     });
@@ -425,7 +425,7 @@ export class Learning {
       views.forEach((view, i) => {
         view.host.style.setProperty("--pe-span", String(60 / columns));
         view.host.classList.toggle("pe-last", (i + 1) % columns === 0 || i === views.length - 1);
-        Object.assign(view, { widest: 820, least: 130, tallest: phone ? 240 : 300, airy: true });
+        Object.assign(view, { widest: columns > 1 ? Math.floor(width / columns) - 20 : 820, least: 130, tallest: phone ? 240 : 300, airy: true });
       });
     };
     share([this.falling, this.accuracy], 300);
