@@ -101,10 +101,10 @@ class Course:
 
     def _model(self, draw: _Draw) -> Transformer:
         sizes = self.sizes
-        with draw:
+        with draw:  # dense: a fused kernel has no graph, and its gradient none either
             return Transformer(
                 VOCABULARY, layers=sizes.layers, model_dim=sizes.model_dim, heads=sizes.heads, encoding=self.scheme,
-                length=sizes.longest, tied=False, shared=not SCHEMES[self.scheme].per_layer,
+                length=sizes.longest, tied=False, shared=not SCHEMES[self.scheme].per_layer, backend="dense",
             )  # fmt: skip
 
     @property
