@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from posenc._attention.plan import Plan, Span, sliding_window
     from posenc._attention.scores import attention_scores, attention_weights
     from posenc._explore import Panel, explore, logarithmic
+    from posenc._explore.training.panel import learn
     from posenc._properties import WISHES, compare, properties
     from posenc.pictures import plot
     from posenc.pictures.views import Formula, Heatmap, Lines, Plane, Readout
@@ -42,7 +43,7 @@ __all__ = [
     "KVCache", "Learned", "Lines", "Memory", "MultiheadAttention", "NoPE", "Panel", "Plan", "Plane", "Readout",
     "RoPE", "Scheme", "Shaw", "Sinusoidal", "Span", "T5Bias", "Transformer", "TransformerXL", "XPos", "alibi",
     "alibi_slopes", "attend", "attention", "attention_scores", "attention_weights", "compare", "convert_layout",
-    "dead_rows", "distance_weight", "explore", "frequencies", "grid", "layout_permutation", "logarithmic",
+    "dead_rows", "distance_weight", "explore", "frequencies", "grid", "layout_permutation", "learn", "logarithmic",
     "plot", "presets", "properties", "relative_shift", "rotate", "scaling", "shaw_fused", "shaw_label",
     "shaw_naive", "sinusoidal", "sliding_window", "stretch_table", "t5_bucket", "xpos_radius", "xpos_reach",
 ]  # fmt: skip
@@ -56,6 +57,7 @@ _HOMES = {
     "posenc._attention.plan": "Plan Span sliding_window",
     "posenc._attention.scores": "attention_scores attention_weights",
     "posenc._explore": "Panel explore logarithmic",
+    "posenc._explore.training.panel": "learn",
     "posenc._properties": "WISHES compare properties",
     "posenc.pictures.views": "Formula Heatmap Lines Plane Readout",
     "posenc.schemes.alibi": "ALiBi alibi alibi_slopes",

@@ -206,35 +206,7 @@ class Explorer:
         }
 
     def _view(self, number: int) -> dict[str, Any]:
-        view = self.views[number]
-        entry: dict[str, Any] = {"kind": view.kind, "title": view.title}
-        for key in ("x", "y", "scale", "origin", "start", "mark", "log_x", "log_y", "limit", "rule", "level"):
-            if hasattr(view, key):
-                entry[key] = getattr(view, key)
-        for key in ("labels", "rows", "columns", "ticks"):
-            if hasattr(view, key):
-                entry[key] = [str(word) for word in getattr(view, key)]
-        if isinstance(view, (Heatmap, Lines)):
-            entry["limits"] = self.limits()[number] if view.limits == "all" else view.limits
-        if isinstance(view, Heatmap):
-            entry["table"] = base64.b64encode(plot.table(view.scale)).decode()
-            entry["pick"] = [view.pick, ""] if isinstance(view.pick, str) else list(view.pick)
-            entry["tiles"] = [str(tile) for tile in view.tiles]
-            entry["digits"] = view.digits
-        if isinstance(view, Lines):
-            entry["bands"] = [list(band) for band in view.bands]
-            entry["landmarks"] = [{"label": str(label), "at": float(at)} for label, at in view.landmarks.items()]
-        if isinstance(view, Plane):
-            entry["tiles"] = view.tiles
-        if isinstance(view, (Lines, Plane)):
-            entry["colours"] = [plot.css(view, i) for i in range(max(len(view.colours), len(plot.CYCLE)))]
-            drag = {which: [names] if isinstance(names, str) else list(names) for which, names in view.drag.items()}
-            entry["drag"] = [{"index": which, "controls": names} for which, names in drag.items()]
-        if isinstance(view, (Readout, Formula)):
-            entry["digits"] = view.digits if isinstance(view.digits, int) else list(view.digits)
-        if isinstance(view, Formula):
-            entry["tree"] = tree(view.tex)
-        return entry
+        return shown(self.views[number], lambda: self.limits()[number])
 
     @functools.cached_property
     def _ranges(self) -> list[tuple[float, float] | None]:
@@ -271,6 +243,38 @@ class Explorer:
         """One line, the same in every run: what is explored, and where its controls stand."""
         shown = ", ".join(f"{name}={_short(value)}" for name, value in {**self.starts(), **values}.items())
         return f"explore {self.name}({shown}) as {', '.join(type(v).__name__ for v in self.views)}"
+
+
+def shown(view: View, every: Callable[[], tuple[float, float]]) -> dict[str, Any]:
+    """A view as the front end draws it; `every` gives its limits in every state, where it asks for them."""
+    entry: dict[str, Any] = {"kind": view.kind, "title": view.title}
+    for key in ("x", "y", "scale", "origin", "start", "mark", "log_x", "log_y", "limit", "rule", "level"):
+        if hasattr(view, key):
+            entry[key] = getattr(view, key)
+    for key in ("labels", "rows", "columns", "ticks"):
+        if hasattr(view, key):
+            entry[key] = [str(word) for word in getattr(view, key)]
+    if isinstance(view, (Heatmap, Lines)):
+        entry["limits"] = every() if view.limits == "all" else view.limits
+    if isinstance(view, Heatmap):
+        entry["table"] = base64.b64encode(plot.table(view.scale)).decode()
+        entry["pick"] = [view.pick, ""] if isinstance(view.pick, str) else list(view.pick)
+        entry["tiles"] = [str(tile) for tile in view.tiles]
+        entry["digits"] = view.digits
+    if isinstance(view, Lines):
+        entry["bands"] = [list(band) for band in view.bands]
+        entry["landmarks"] = [{"label": str(label), "at": float(at)} for label, at in view.landmarks.items()]
+    if isinstance(view, Plane):
+        entry["tiles"] = view.tiles
+    if isinstance(view, (Lines, Plane)):
+        entry["colours"] = [plot.css(view, i) for i in range(max(len(view.colours), len(plot.CYCLE)))]
+        drag = {which: [names] if isinstance(names, str) else list(names) for which, names in view.drag.items()}
+        entry["drag"] = [{"index": which, "controls": names} for which, names in drag.items()]
+    if isinstance(view, (Readout, Formula)):
+        entry["digits"] = view.digits if isinstance(view.digits, int) else list(view.digits)
+    if isinstance(view, Formula):
+        entry["tree"] = tree(view.tex)
+    return entry
 
 
 def _same(some: Sequence[Tensor], others: Sequence[Tensor]) -> bool:

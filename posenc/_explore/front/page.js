@@ -2,6 +2,7 @@
 // The panel in a built page: the graph exported from the torch function computes, with no kernel and no network.
 
 import { decode, write } from "./dom.js";
+import { openLearning } from "./learn/page.js";
 import { Pace } from "./pace.js";
 import { Panel, variant } from "./panel.js";
 import { PIN, format, fromHash } from "./scale.js";
@@ -143,7 +144,7 @@ function worker({ wasm }) {
   return there;
 }
 
-/** The graphs of a panel: large ones stand in a script of their own. @param {Spec} spec */
+/** The graphs of a panel: large ones stand in a script of their own. @param {Pick<Spec, "graphs" | "apart">} spec */
 async function graphsOf({ graphs = {}, apart }) {
   if (!apart) return graphs;
   if (!globalThis.posencGraphs?.[apart]) await script(`graphs/${apart}.js`);
@@ -285,7 +286,9 @@ function follow(link) {
 }
 
 function start() {
-  document.querySelectorAll("figure.pe-panel").forEach(open);
+  document.querySelectorAll("figure.pe-panel:not(.pe-learn)").forEach(open);
+  const learning = /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll("figure.pe-learn"));
+  for (const root of learning) openLearning(root, { load, here: mainThread, graphsOf });
   /** @type {NodeListOf<HTMLAnchorElement>} */ (document.querySelectorAll("a[href*='#explore-']")).forEach(follow);
 }
 

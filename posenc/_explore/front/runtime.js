@@ -2,6 +2,7 @@
 // onnxruntime-web, once per site: the same source runs in the page, and for slow functions in a worker.
 
 import * as ort from "onnxruntime-web/wasm";
+import { trainings } from "./learn/trainer.js";
 
 /** @import { Tensor } from "./types" */
 
@@ -41,6 +42,8 @@ const inTurn = (work) => {
   turn = mine.catch(() => {});
   return mine;
 };
+
+globalThis.posencTrainings = trainings(ort, inTurn);
 
 globalThis.posencEngine = {
   /** The wasm module, as bytes. */

@@ -2,6 +2,7 @@
 // The panel in a notebook: the kernel computes, and each control is a trait.
 
 import { write } from "./dom.js";
+import { renderLearning } from "./learn/kernel.js";
 import { Panel, variant } from "./panel.js";
 import { PIN, fromHash } from "./scale.js";
 
@@ -127,6 +128,7 @@ function follow(panel, id) {
 export default {
   /** @param {{ model: Model, el: HTMLElement }} widget */
   render({ model, el }) {
+    if (model.get("_spec").kind === "learn") return renderLearning(model, el);
     /** @type {Spec & { id: string }} */
     const spec = model.get("_spec"); // shared by all views of the model: not to be changed
     const controls = /** @type {Traited[]} */ (spec.controls);

@@ -1,0 +1,60 @@
+// The types of a training panel.
+
+import type { Control, Tensor, Values, ViewSpec } from "../types";
+
+/** What is trained: indices and names are those of the spec. */
+export interface Plan {
+  task: string;
+  schemes: string[];
+  seed: number;
+}
+
+/** The losses of the schemes at each step that was taken, and how many steps there have been. */
+export interface Progress {
+  done: number;
+  losses: number[][];
+}
+
+/** What the models know about texts of one length. */
+export interface Exam {
+  tokens: Tensor;
+  targets: Tensor;
+  share: Tensor;
+  schemes: { accuracy: Tensor; loss: Tensor; written: Tensor; heads: Tensor }[];
+}
+
+/** What trains: the graphs in a worker or in the page, or a kernel. */
+export interface Trainer {
+  begin(plan: Plan): Promise<void>;
+  advance(milliseconds: number, rate: number, most: number, limit: number): Promise<Progress>;
+  exam(length: number): Promise<Exam>;
+  keep(): Promise<void>;
+  back(): Promise<number>;
+  end(): Promise<void>;
+}
+
+/** What a training panel has, as panel.py writes it; a page adds its graphs. */
+export interface LearnSpec {
+  kind: "learn";
+  name: string;
+  title: string;
+  caption: string;
+  schemes: { name: string; title: string; colour: string }[];
+  on: boolean[]; // which schemes are trained at the start
+  controls: Control[];
+  starts: Values;
+  views: { losses: ViewSpec; accuracy: ViewSpec; map: ViewSpec };
+  symbols: string[];
+  length: number; // of the texts of training
+  steps: number; // after which training pauses
+  limit: number; // a loss above it has diverged
+  graphs?: Record<string, string>;
+  apart?: string;
+}
+
+declare global {
+  var posencTrainings: {
+    open(id: string, graphs: Record<string, Uint8Array>): void;
+    call(id: string, method: keyof Trainer, ...given: unknown[]): Promise<unknown>;
+  };
+}

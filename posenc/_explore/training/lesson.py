@@ -1,0 +1,210 @@
+"""What a kernel and a page share of a training panel: the rules, the models, what the front end is told, and torch."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from posenc._explore.controls import Choice, Slider
+from posenc._explore.explorer import shown
+from posenc._explore.training.course import LIMIT, Course, Sizes, exam_texts, texts
+from posenc._explore.training.tasks import LETTERS, SYMBOLS, TASKS, Task
+from posenc.pictures.views import Heatmap, Lines, View
+from posenc.schemes.registry import SCHEMES
+
+MOST_SEED = 999
+RATES = (1e-4, 1.0)
+
+
+class Lesson:
+    """What a kernel and a page share: the rules, the models, and what the front end is told."""
+
+    def __init__(
+        self, tasks: Any, schemes: Sequence[str], on: Sequence[str] | None, seed: int, rate: float, steps: int,
+        title: str | None, name: str, caption: str, sizes: Mapping[str, Any],
+    ) -> None:  # fmt: skip
+        self.tasks = _tasks(tasks)
+        self.schemes = _schemes(schemes, "schemes")
+        self.on = self.schemes if on is None else _schemes(on, "on")
+        if missing := [scheme for scheme in self.on if scheme not in self.schemes]:
+            raise ValueError(f"on has {missing[0]!r}, which is not in schemes: {', '.join(self.schemes)}")
+        known = list(inspect.signature(Sizes).parameters)
+        if strange := [size for size in sizes if size not in known]:
+            raise ValueError(f"{strange[0]!r} is no size of a training: use {', '.join(known)}")
+        self.sizes = Sizes(**sizes)
+        if steps < 1:
+            raise ValueError(f"steps is {steps}: use 1 or more")
+        self.steps, self.name, self.caption = steps, name, caption
+        self.title = title or next(iter(self.tasks))
+        longest, heads = self.sizes.longest, self.sizes.heads * self.sizes.layers
+        low = min(8, self.sizes.length)
+        self.controls = {
+            "seed": Slider("seed", seed, 0, MOST_SEED, 1, integer=True),
+            "rate": Slider("rate", rate, *RATES, 1 / 40, integer=False, log=True),
+            "length": Slider("length", longest, low, longest, 1, integer=True),
+        }
+        for control in self.controls.values():
+            control.check(control.start)
+        self.heads = [f"head {h + 1}" for h in range(heads)]
+        if self.sizes.layers > 1:
+            self.heads = [f"layer {h // self.sizes.heads + 1}, head {h % self.sizes.heads + 1}" for h in range(heads)]
+        for rule_title, rule in self.tasks.items():
+            self._try(rule_title, rule)
+        self._courses: dict[str, Course] = {}
+
+    def _try(self, title: str, rule: Task) -> None:
+        """A rule gives what a model can read: said here, where the reader sees it."""
+        letters = torch.arange(2 * self.sizes.length).view(2, -1) % LETTERS
+        found = rule(letters, torch.tensor(self.sizes.length))
+        shapes = [tuple(x.shape) if isinstance(x, Tensor) else type(x).__name__ for x in found]
+        wanted = [tuple(letters.shape), tuple(letters.shape), (letters.shape[1],)]
+        if shapes != wanted or found[2].dtype != torch.bool:
+            raise ValueError(
+                f"the task “{title}” returns {shapes}: return tokens {wanted[0]}, targets {wanted[1]} and a mask "
+                f"{wanted[2]}, bool"
+            )
+        for what, x in (("tokens", found[0]), ("targets", found[1])):
+            if x.is_floating_point() or int(x.min()) < 0 or int(x.max()) >= len(SYMBOLS):
+                raise ValueError(f"the task “{title}” has other {what} than integers from 0 to {len(SYMBOLS) - 1}")
+        if not found[2].any():
+            raise ValueError(f"the task “{title}” counts nothing in a text of {self.sizes.length}")
+
+    def course(self, scheme: str) -> Course:
+        if scheme not in self._courses:
+            self._courses[scheme] = Course(scheme, self.sizes)
+        return self._courses[scheme]
+
+    @property
+    def identity(self) -> str:
+        return "learn-" + (re.sub(r"[^a-z0-9]+", "-", self.name.lower()).strip("-") or "panel")
+
+    def spec(self) -> dict[str, Any]:
+        """All that the front end needs to know, as JSON: nothing in it is ever read as markup."""
+        task = Choice("task", next(iter(self.tasks)), tuple(self.tasks), tuple(self.tasks))
+        head = Choice("head", self.heads[0], tuple(self.heads), tuple(self.heads))
+        labels = {"seed": "seed", "rate": "learning rate", "length": "length of text"}
+        controls = [{**c.spec(), "label": labels[c.name], "unit": ""} for c in self.controls.values()]
+        controls[:0] = [{**task.spec(), "label": "task", "unit": ""}]
+        if len(self.heads) > 1:
+            controls.append({**head.spec(), "label": "where it looks", "unit": ""})
+        return {
+            "kind": "learn",
+            "name": self.name,
+            "title": self.title,
+            "caption": self.caption,
+            "schemes": [{"name": s, "title": SCHEMES[s].title, "colour": SCHEMES[s].colour} for s in self.schemes],
+            "on": [scheme in self.on for scheme in self.schemes],
+            "controls": controls,
+            "starts": {"task": 0, "head": 0, **{c.name: c.start for c in self.controls.values()}},
+            "views": {key: shown(view, lambda: (0.0, 1.0)) for key, view in self.views().items()},
+            "symbols": list(SYMBOLS),
+            "length": self.sizes.length,
+            "steps": self.steps,
+            "limit": LIMIT,
+        }
+
+    def views(self) -> dict[str, View]:
+        """The pictures: two of lines, and one map, of which each scheme has its own."""
+        names = [SCHEMES[scheme].title for scheme in self.on]
+        colours = [SCHEMES[scheme].colour for scheme in self.on]
+        return {
+            "losses": Lines(x="step", y="loss", labels=names, colours=colours, title="Loss of each step"),
+            "accuracy": Lines(
+                x="position", y="accuracy", labels=names, colours=colours, limits=(0.0, 1.0),
+                landmarks={"trained up to here": float(self.sizes.length)}, title="Accuracy by position",
+            ),
+            "map": Heatmap(x="key", y="query", limits=(0.0, 1.0), origin=(1, 1), title="Where a query looks"),
+        }  # fmt: skip
+
+    def __repr__(self) -> str:
+        what = ", ".join(f"“{title}”" for title in self.tasks)
+        return f"learn {what} with {', '.join(SCHEMES[scheme].title for scheme in self.schemes)}"
+
+
+class Trainer:
+    """Trains with torch, as the front end asks: the methods are those of `Trainer` in the front end's types."""
+
+    def __init__(self, lesson: Lesson) -> None:
+        self.lesson = lesson
+        self.states: list[Tensor] = []
+        self.done = 0
+
+    def begin(self, plan: Mapping[str, Any]) -> None:
+        tasks, seed = list(self.lesson.tasks.values()), plan["seed"]
+        self.task = tasks[int(plan["task"].removeprefix("task "))]
+        self.lesson_seed = torch.tensor(self.lesson.controls["seed"].check(seed))
+        self.courses = [self.lesson.course(scheme) for scheme in plan["schemes"]]
+        self.states, self.done = [course.start(self.lesson_seed) for course in self.courses], 0
+        self._kept = (self.states, self.done)
+
+    def advance(self, milliseconds: float, rate: float, most: int, limit: float) -> dict[str, Any]:
+        late = time.monotonic() + milliseconds / 1000
+        losses: list[list[float]] = []
+        while not losses or (
+            len(losses) < most and time.monotonic() < late and all(loss < limit for loss in losses[-1])
+        ):
+            losses.append(self.step(rate))
+        return {"done": self.done, "losses": [[_sent(loss) for loss in row] for row in losses]}
+
+    def step(self, rate: float) -> list[float]:
+        """One step of each scheme; the losses before it."""
+        step = torch.tensor(self.done)
+        read = texts(self.task, self.lesson.sizes, self.lesson_seed, step)
+        found = [
+            course.step(state, *read, step, torch.tensor(rate, dtype=torch.float32))
+            for course, state in zip(self.courses, self.states, strict=True)
+        ]
+        self.states, self.done = [state for state, _ in found], self.done + 1
+        return [loss.item() for _, loss in found]
+
+    @torch.no_grad()
+    def exam(self, length: int) -> list[Tensor]:
+        length = self.lesson.controls["length"].check(length)
+        read = exam_texts(self.task, self.lesson.sizes, self.lesson_seed, torch.tensor(length))
+        found = [course.exam(state, *read) for course, state in zip(self.courses, self.states, strict=True)]
+        return [t.float() for t in (*read, *(t for scheme in found for t in scheme))]
+
+    def keep(self) -> None:
+        self._kept = (self.states, self.done)
+
+    def back(self) -> int:
+        self.states, self.done = self._kept
+        return self.done
+
+
+def _sent(loss: float) -> float | None:
+    """JSON has no NaN: null, which is not below any limit either."""
+    return loss if np.isfinite(loss) else None
+
+
+def _tasks(tasks: Any) -> dict[str, Task]:
+    if isinstance(tasks, Mapping):
+        if not tasks or not all(callable(rule) for rule in tasks.values()):
+            raise ValueError("tasks has a title without a rule: give a function for each")
+        return {str(title): rule for title, rule in tasks.items()}
+    names = [tasks] if isinstance(tasks, str) else list(tasks)
+    if not names:
+        raise ValueError(f"there is no task: give at least one of {', '.join(TASKS)}")
+    for name in names:
+        if name not in TASKS:
+            raise ValueError(f"there is no task {name!r}: use one of {', '.join(TASKS)}, or a dict with a rule")
+    return {name: TASKS[name] for name in names}
+
+
+def _schemes(schemes: Sequence[str], what: str) -> list[str]:
+    names = [schemes] if isinstance(schemes, str) else list(schemes)
+    if not names:
+        raise ValueError(f"{what} is empty: give at least one of {', '.join(SCHEMES)}")
+    for scheme in names:
+        if scheme not in SCHEMES:
+            raise ValueError(f"there is no scheme {scheme!r}: use one of {', '.join(SCHEMES)}")
+    if len(set(names)) < len(names):
+        raise ValueError(f"{what} names a scheme twice: give each once")
+    return names

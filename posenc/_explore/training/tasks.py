@@ -1,0 +1,43 @@
+"""What a model of a training panel learns: rules on letters, as functions of torch that are traced."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+LETTERS = 16
+SIGN = LETTERS  # the token after the letters: "="
+SYMBOLS = (*"abcdefghijklmnop", "=")
+VOCABULARY = len(SYMBOLS)
+
+Task = Callable[[Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]
+"""Takes random letters (B, L) and a length, an integer tensor of at most L. Returns the tokens (B, L), int64, that the
+model reads, the token that it shall write at each, and a mask (L,): where that is counted. What stands at `length` or
+beyond is not counted in any case."""
+
+
+def back(letters: Tensor, length: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """At each letter write the letter three back."""
+    return letters, letters.roll(3, 1), torch.arange(letters.shape[1]) >= 3
+
+
+def first(letters: Tensor, length: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """At each letter write the first one."""
+    return letters, letters[:, :1].expand_as(letters), torch.arange(letters.shape[1]) >= 0
+
+
+def copy(letters: Tensor, length: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Read a word and a sign, and write the word: abc=abc."""
+    place, half = torch.arange(letters.shape[1]), (length - 1) // 2
+    again = letters[:, (place - half - 1).clamp(min=0)]
+    tokens = torch.where(place < half, letters, torch.where(place == half, SIGN, again))
+    return tokens, tokens.roll(-1, 1), (place >= half) & (place < 2 * half)
+
+
+TASKS: dict[str, Task] = {
+    "repeat the letter 3 back": back,
+    "repeat the first letter": first,
+    "copy the word": copy,
+}

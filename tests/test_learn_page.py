@@ -1,0 +1,145 @@
+"""learn() on a page, in a real browser: it trains as torch does, pauses, goes back, and says what is wrong."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from posenc import learn
+from posenc._explore.training.lesson import Lesson, Trainer
+from posenc._explore.training.panel import TrainingPage
+from tests.panels import site
+
+TASKS = ("repeat the letter 3 back", "copy the word")
+SCHEMES = ("shaw", "nope")
+STEPS = 50
+SMALL = {"length": 12, "batch": 4, "model_dim": 16, "exam": 8}
+PANEL = "document.querySelector('.pe-learn').learning"
+RESTS = f"() => !{PANEL}.working && !{PANEL}.training && {PANEL}.exam"
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory) -> str:
+    folder = tmp_path_factory.mktemp("learn")
+
+    def panels() -> list[Any]:
+        TrainingPage._counts.clear()
+        return [learn(TASKS, SCHEMES, steps=STEPS, caption="Press Train.", **SMALL)]
+
+    site(folder, panels, gap="")
+    return (folder / "index.html").as_uri()
+
+
+def by_torch(steps: int, seed: int = 0, task: str = "task 0", rate: float = 1e-2) -> Trainer:
+    lesson = Lesson(TASKS, SCHEMES, None, 0, 1e-2, STEPS, None, "learning", "", SMALL)
+    trainer = Trainer(lesson)
+    trainer.begin({"task": task, "seed": seed, "schemes": list(SCHEMES)})
+    trainer.losses = [trainer.step(rate) for _ in range(steps)]  # type: ignore[attr-defined]
+    return trainer
+
+
+def rests(page: Any) -> None:
+    page.wait_for_function(RESTS, timeout=60_000)
+
+
+def far(page: Any, wanted: list[list[float]]) -> float:
+    """The largest difference of a loss on the page from these."""
+    losses = page.evaluate(f"{PANEL}.losses")
+    assert [len(row) for row in losses] == [len(row) for row in wanted]
+    return max(abs(a - b) for ours, true in zip(losses, wanted, strict=True) for a, b in zip(ours, true, strict=True))
+
+
+@pytest.mark.export
+def test_a_reader_trains_as_torch_does(place, open_page):
+    opened = open_page(place)
+    page = opened.page
+    button = lambda name: page.get_by_role("button", name=name, exact=True)  # noqa: E731
+    assert page.locator(".pe-still svg").first.is_visible()
+    assert not [url for url in opened.requested if "runtime" in url]  # until Train is pressed
+    button("Train").press("Enter")
+    rests(page)
+    torch_has = by_torch(STEPS)
+    assert far(page, torch_has.losses) < 1e-3
+    exam = page.evaluate(
+        f"{PANEL}.exam.schemes.map(s => [[...s.accuracy.data], [...s.written.data], [...s.heads.data]])"
+    )
+    true = torch_has.exam(4 * SMALL["length"])[3:]
+    for number, (accuracy, written, heads) in enumerate(exam):
+        own = [t.flatten().tolist() for t in true[4 * number : 4 * number + 4]]
+        assert sum(a != b for a, b in zip(written, own[2], strict=True)) <= 1  # two letters may be equally likely
+        assert max(abs(a - b) for a, b in zip(heads, own[3], strict=True)) < 1e-3
+        assert sum(abs(a - b) > 0.13 for a, b in zip(accuracy, own[0], strict=True) if a == a and a is not None) == 0
+
+    page.get_by_role("slider", name="length of text", exact=True).evaluate(
+        "s => { s.value = 12; s.dispatchEvent(new Event('input')); }"
+    )
+    rests(page)
+    shapes = page.evaluate(f"{PANEL}.views.map(v => v.tensors.at(-1).shape)")
+    assert shapes == [[2, STEPS], [2, 20], [20, 20], [20, 20]]
+    words = page.locator(".pe-text tr").all_inner_texts()
+    assert len(words) == 4 and "of 17 right" in words[2]
+
+    button("Step").click()
+    page.wait_for_function(f"() => {PANEL}.done === {STEPS + 1} && !{PANEL}.working")
+    page.get_by_role("combobox", name="task").select_option(index=1)  # starts anew
+    page.get_by_role("checkbox", name="NoPE").uncheck()
+    button("Train").click()
+    page.wait_for_function(f"() => {PANEL}.done > 0")
+    rests(page)
+    assert far(page, [row[:1] for row in by_torch(STEPS, task="task 1").losses]) < 1e-3
+    page.get_by_role("checkbox", name="Shaw").click()
+    assert "One encoding at least" in page.locator(".pe-message").inner_text()
+    button("Reset").click()
+    page.wait_for_function(f"() => {PANEL}.done === 0 && !{PANEL}.working && {PANEL}.exam?.schemes.length === 2")
+
+    page.set_viewport_size({"width": 360, "height": 800})
+    assert page.evaluate("document.scrollingElement.scrollWidth") <= 360
+    assert not opened.problems
+
+
+@pytest.mark.export
+def test_a_rate_that_is_too_high_is_said_and_the_last_good_one_is_offered(place, open_page):
+    opened = open_page(place, reduced_motion="no-preference")
+    page = opened.page
+    page.evaluate(f"{PANEL}.until = 8")
+    page.get_by_role("button", name="Train", exact=True).click()
+    rests(page)
+    rate = page.get_by_role("slider", name="learning rate", exact=True)
+    rate.evaluate("s => { s.value = s.max; s.dispatchEvent(new Event('input')); }")
+    page.evaluate(f"{PANEL}.spec.limit = 3.5")  # sooner than after hundreds of steps
+    page.get_by_role("button", name="Train", exact=True).click()
+    message = page.get_by_role("alert")
+    message.get_by_role("button").wait_for()
+    assert "has run away: a rate of 1 is too high" in message.inner_text()
+    remedy = message.get_by_role("button")
+    assert remedy.inner_text() == "Go back to step 8, with a rate of 0.01"
+    remedy.click()
+    rests(page)
+    assert page.evaluate(f"[{PANEL}.done, {PANEL}.values.rate, {PANEL}.losses.length]") == [8, 0.01, 8]
+    assert far(page, by_torch(8).losses) < 1e-3
+    page.get_by_role("button", name="Step", exact=True).click()
+    page.wait_for_function(f"() => {PANEL}.done === 9 && !{PANEL}.working")
+    assert far(page, by_torch(9).losses) < 1e-3  # it goes on as if nothing had been
+    assert not opened.problems
+
+
+@pytest.mark.export
+def test_a_hidden_page_waits_and_a_page_without_workers_asks(place, open_page):
+    opened = open_page(place)
+    page = opened.page
+    page.evaluate("() => { globalThis.Worker = class { constructor() { throw new Error('forbidden'); } } }")
+    button = page.get_by_role("button", name="Train", exact=True)
+    button.click()
+    message = page.get_by_role("alert")
+    message.get_by_role("button").wait_for()
+    assert "may have no worker, so that it would stutter" in message.inner_text()
+    page.evaluate("() => void Object.defineProperty(document, 'hidden', { value: true, configurable: true })")
+    message.get_by_role("button", name="Train all the same").click()
+    page.wait_for_function(f"() => {PANEL}.trainer && !{PANEL}.working")
+    assert page.evaluate(f"[{PANEL}.done, {PANEL}.training]") == [0, True]
+    assert "waiting until this page is seen" in page.locator(".pe-learn .pe-status").inner_text()
+    page.evaluate("() => { delete document.hidden; document.dispatchEvent(new Event('visibilitychange')); }")
+    rests(page)
+    assert far(page, by_torch(STEPS).losses) < 1e-3
+    assert not opened.problems
