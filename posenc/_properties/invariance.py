@@ -133,7 +133,8 @@ def cacheable(p: Probe) -> Measurement:
             token = p.encoding.embed(x[:, here], pos[here])
             q, k, v = p.project(token)
             k, v, kpos = cache.extend(k, v, pos[here], p.encoding)
-            steps.append(attend(p.encoding.query(q, pos[here]), k, v, p.encoding, pos[here], kpos))
+            turned = p.encoding.query(q, pos[here])
+            steps.append(attend(turned, k, v, p.encoding, pos[here], kpos, backend="dense"))
         except Exception as error:
             nothing = not_measured(f"step {n}, position {int(pos[n])}, {raised(error)}")
             return replace(nothing, verdict=FAILS, conditions=conditions)
