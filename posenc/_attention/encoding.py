@@ -4,13 +4,13 @@ z_i = Σ_j softmax_j( f(q_i, i) · g(k_j, j) / √d + b_ij ) (v_j + r_ij), after
 """
 
 from collections.abc import Callable
-from functools import reduce
 from inspect import signature
 from typing import Any, NamedTuple, Self
 
 import torch
 from torch import Tensor, nn
 
+from posenc._attention.pairs import whole_bias, whole_score_mod
 from posenc._attention.plan import Plan, Positions
 from posenc._require import kind
 
@@ -164,23 +164,7 @@ class Encoding(nn.Module):
             >>> past = torch.ones(5, 5, dtype=torch.bool).tril()
             >>> z = scaled_dot_product_attention(q, k, v, attn_mask=bias.where(past, -torch.inf))
         """
-        q, k, qpos, kpos, given = self._stand_ins(qpos, kpos, q, k)
-        if self.score_bias is None:
-            raise ValueError(
-                f"{type(self).__name__} adds nothing to scores: it enters by {', '.join(self.doors) or 'no door'}"
-            )
-        found = self.score_bias(q, k, qpos, kpos)
-        found = (
-            found
-            if isinstance(found, Tensor)
-            else torch.as_tensor(found(*pair_index(q, k)), device=q.device)
-        )
-        if not given and bool(found.isnan().any()):
-            raise ValueError(_content(self))
-        found = found.to(dtype or (q.dtype if given else torch.float32))
-        return found.expand(
-            *torch.broadcast_shapes(found.shape, (1, *q.shape[1:3], k.shape[2]))
-        )
+        return whole_bias(self, qpos, kpos, q, k, dtype)
 
     def score_mod(
         self,
@@ -210,67 +194,7 @@ class Encoding(nn.Module):
             >>> mod(torch.zeros(()), *torch.tensor([1, 0, 9, 7]))  # text 1, head 0, query 9 and key 7
             tensor(-1.)
         """
-        q, k, qpos, kpos, given = self._stand_ins(qpos, kpos, q, k)
-        bias = None if self.score_bias is None else self.score_bias(q, k, qpos, kpos)
-        if isinstance(bias, Tensor):
-            bias = bias.expand(*q.shape[:3], k.shape[2])
-        rescale = None if self.rescale is None else self.rescale(qpos, kpos)
-        if not given and bias is not None and min(q.shape[2], k.shape[2]) > 0:
-            zero = torch.zeros((), dtype=torch.int64, device=q.device)
-            first = (
-                bias[0, 0, 0, 0]
-                if isinstance(bias, Tensor)
-                else bias(zero, zero, zero, zero)
-            )
-            if bool(torch.as_tensor(first).isnan()):
-                raise ValueError(_content(self))
-        inner = score_function(bias, rescale)
-        if given or len(qpos) > 1:
-            return inner
-        return lambda score, b, h, i, j: inner(
-            score, 0 * b, h, i, j
-        )  # one row of positions, whatever the batch
-
-    def _stand_ins(
-        self,
-        qpos: Positions,
-        kpos: Positions | None,
-        q: Tensor | None,
-        k: Tensor | None,
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor, bool]:
-        """Queries, keys and positions as the doors get them. What was not given is NaN, so that its use is noticed."""
-        plan = Plan(qpos, kpos)
-        given = q is not None
-        state = [*self.parameters(), *self.buffers()]
-        device = q.device if q is not None else state[0].device if state else None
-        places = [
-            pos if pos.dtype.is_signed else pos.long()
-            for pos in (plan.qpos(device), plan.kpos(device))
-        ]
-        batch = max(pos.shape[0] if pos.ndim == 2 else 1 for pos in places)
-        if q is None:
-            shape = (
-                batch,
-                getattr(self, "heads", None) or 1,
-                places[0].shape[-1],
-                getattr(self, "head_dim", None) or 1,
-            )
-            wide = reduce(torch.promote_types, (x.dtype for x in state), torch.float32)
-            q = torch.full(shape, torch.nan, dtype=wide, device=device)
-        if k is None:
-            keys = places[1].shape[-1]
-            k = (
-                q
-                if q.shape[2] == keys
-                else q.new_full((*q.shape[:2], keys, q.shape[3]), torch.nan)
-            )
-        return (
-            q,
-            k,
-            places[0].expand(q.shape[0], -1),
-            places[1].expand(q.shape[0], -1),
-            given,
-        )
+        return whole_score_mod(self, qpos, kpos, q, k)
 
     @property
     def doors(self) -> tuple[str, ...]:
@@ -298,26 +222,6 @@ class Encoding(nn.Module):
         if any(value.is_meta for value in before.values()):
             self.reset_parameters()
         return self
-
-
-def score_function(bias: Any, rescale: Any) -> Callable[..., Tensor]:
-    """What flex_attention does with each score."""
-
-    def score_mod(score: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
-        if bias is not None:
-            score = score + (
-                bias[b, h, i, j] if isinstance(bias, Tensor) else bias(b, h, i, j)
-            )
-        return score if rescale is None else rescale(score, b, h, i, j)
-
-    return score_mod
-
-
-def pair_index(q: Tensor, k: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """b, h, i and j, which broadcast to (B, H, Lq, Lk)."""
-    b, h, i = (torch.arange(n, device=q.device) for n in q.shape[:3])
-    j = torch.arange(k.shape[2], device=q.device)
-    return b[:, None, None, None], h[:, None, None], i[:, None], j
 
 
 def alike(qpos: Tensor, kpos: Tensor) -> bool:
@@ -354,13 +258,6 @@ def require_encoding(value: Any) -> None:
 def opens(encoding: Encoding, name: str) -> bool:
     """Whether an encoding opens a door, which it may do in its class or as an object."""
     return _door(encoding, name) is not _door(Encoding, name)
-
-
-def _content(encoding: Encoding) -> str:
-    return (
-        f"the bias of {type(encoding).__name__} depends on queries: pass q=encoding.query(q, pos), and k= if there are "
-        f"other keys"
-    )
 
 
 def _door(owner: Any, name: str) -> Any:

@@ -13,8 +13,9 @@ from torch.nn.attention.bias import causal_lower_right
 from torch.nn.functional import dropout as drop
 from torch.nn.functional import pad, scaled_dot_product_attention
 
-from posenc._attention.encoding import Encoding, score_function
+from posenc._attention.encoding import Encoding
 from posenc._attention.near_far import near_far
+from posenc._attention.pairs import score_function
 from posenc._attention.plan import Plan
 from posenc._attention.scores import (
     attention_weights,

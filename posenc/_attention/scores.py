@@ -6,7 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from posenc._attention.encoding import Encoding, pair_index, require_encoding
+from posenc._attention.encoding import Encoding, require_encoding
+from posenc._attention.pairs import pair_index
 from posenc._attention.plan import Plan, Positions, Span, check_mask_kind, readable
 from posenc._require import require_broadcast, require_positions, require_tensor
 

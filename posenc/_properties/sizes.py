@@ -9,8 +9,9 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from posenc._attention.encoding import Encoding, pair_index
+from posenc._attention.encoding import Encoding
 from posenc._attention.kernels import BACKENDS
+from posenc._attention.pairs import pair_index
 from posenc._properties.checks import raise_unmeasurable, require_tensor, require_unchanged, require_values
 from posenc._properties.differences import change_of
 from posenc._properties.probe import FURTHEST, Probe, repeated

@@ -169,18 +169,7 @@ class ALiBi(Encoding):
         if not digits:
             return None
         slope = self.slope.to(torch.promote_types(q.dtype, torch.float32)) / scale
-        parts = []
-        for _ in range(3 if half else 1):  # what is left is rounded next
-            parts.append(slope.to(q.dtype))
-            slope = slope - parts[-1]
-        room = -(q.shape[-1] + len(parts) * len(digits)) % 8  # kernels want eights
-        ours = [part * base for part in parts for base in digits]  # (H,) each
-        theirs = [digit for _ in parts for digit in digits.values()]  # (L,) or (B, L)
-        rates = torch.stack(ours, -1)[:, None].expand(*q.shape[:3], -1)
-        places = torch.stack(theirs, -1).to(k.dtype).unsqueeze(-3)
-        places = places.expand(*k.shape[:3], -1)
-        q = torch.cat((q, rates, q.new_zeros(*q.shape[:3], room)), -1)
-        return q, torch.cat((k, places, k.new_zeros(*k.shape[:3], room)), -1)
+        return _with_channels(q, k, slope, digits, terms=3 if half else 1)
 
     def reset_parameters(self) -> None:
         """Restores `alibi_slopes`; slopes that were given stay as they are."""
@@ -192,6 +181,24 @@ class ALiBi(Encoding):
         given = f", slopes=given({self.heads},)" if self.given else ""
         kind = f"symmetric={self.symmetric}, learned={self.learned}"
         return f"heads={self.heads}, {kind}{given}"
+
+
+def _with_channels(
+    q: Tensor, k: Tensor, slope: Tensor, digits: dict[float, Tensor], terms: int
+) -> tuple[Tensor, Tensor]:
+    """q and k with the terms of the slopes (H,) beside the digits of the positions."""
+    parts = []
+    for _ in range(terms):  # what is left is rounded next
+        parts.append(slope.to(q.dtype))
+        slope = slope - parts[-1]
+    room = -(q.shape[-1] + len(parts) * len(digits)) % 8  # kernels want eights
+    ours = [part * base for part in parts for base in digits]  # (H,) each
+    theirs = [digit for _ in parts for digit in digits.values()]  # (L,) or (B, L)
+    rates = torch.stack(ours, -1)[:, None].expand(*q.shape[:3], -1)
+    places = torch.stack(theirs, -1).to(k.dtype).unsqueeze(-3)
+    places = places.expand(*k.shape[:3], -1)
+    q = torch.cat((q, rates, q.new_zeros(*q.shape[:3], room)), -1)
+    return q, torch.cat((k, places, k.new_zeros(*k.shape[:3], room)), -1)
 
 
 def _digits(back: Tensor, plan: Plan, dtype: torch.dtype) -> dict[float, Tensor]:

@@ -281,19 +281,7 @@ class RoPE(Encoding):
         self, x: Tensor, pos: Tensor, scale: float | Tensor, waves: Waves | None = None
     ) -> Tensor:
         _check_head(x, pos, self.head_dim)
-        part, rest = x[..., : self.rotary_dim], x[..., self.rotary_dim :]
-        if waves is None:
-            freq = self._frequencies(pos)
-            part = rotate(part, pos, freq, layout=self.layout, scale=scale)
-        else:
-            scale = _insert_heads(scale, x) if isinstance(scale, Tensor) else scale
-            cos, sin = (
-                waves
-                if isinstance(scale, float) and scale == 1
-                else (scale * wave for wave in waves)
-            )
-            part = _rotate_with(part, cos, sin, self.layout)
-        return torch.cat((part, rest), -1) if rest.shape[-1] else part
+        return _rotated(self, x, pos, scale, waves)
 
     def reset_parameters(self) -> None:
         if self.base is not None and isinstance(self.freq, Tensor):
@@ -301,6 +289,25 @@ class RoPE(Encoding):
 
     def extra_repr(self) -> str:
         return _describe(self)
+
+
+def _rotated(
+    rope: RoPE, x: Tensor, pos: Tensor, scale: float | Tensor, waves: Waves | None
+) -> Tensor:
+    """The first `rotary_dim` channels, rotated and scaled, and the others as they are."""
+    part, rest = x[..., : rope.rotary_dim], x[..., rope.rotary_dim :]
+    if waves is None:
+        freq = rope._frequencies(pos)
+        part = rotate(part, pos, freq, layout=rope.layout, scale=scale)
+    else:
+        scale = _insert_heads(scale, x) if isinstance(scale, Tensor) else scale
+        cos, sin = (
+            waves
+            if isinstance(scale, float) and scale == 1
+            else (scale * wave for wave in waves)
+        )
+        part = _rotate_with(part, cos, sin, rope.layout)
+    return torch.cat((part, rest), -1) if rest.shape[-1] else part
 
 
 # What a module shows, loads and refuses
