@@ -107,7 +107,7 @@ def test_what_was_planted_is_named(llama: Any, name: str) -> None:
         return
     assert c.left < max(0.1 * c.off, 1e-3)
     assert all(s > 0.03 for s in shares) and sum({d.kind: d.explains for d in c.differences}.values()) > 0.89
-    if "in one layer" in name or name.startswith("one layer"):
+    if name.endswith(("in one layer", "in one layer, written out")) or name.startswith("one layer"):
         assert all(d.layers == (1,) for d in c.differences)
 
 
@@ -163,7 +163,7 @@ def hidden(port: Port) -> Callable[[Tensor], Tensor]:
 
 
 @pytest.mark.models
-@pytest.mark.parametrize("name", ["layout", "base", "direction", "a window", "queries one further"])
+@pytest.mark.parametrize("name", ["layout", "base", "direction", "a window"])
 def test_a_function_that_cannot_be_looked_into_is_found_by_trying(llama: Any, name: str) -> None:
     how, kinds, _ = PLANTED[name]
     c = compare(llama, hidden(ported(llama, **how)), tokens=41)

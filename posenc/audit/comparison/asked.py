@@ -270,11 +270,11 @@ class _Models:
 
     def _blind(self, near: Text) -> list[str]:
         """What these texts cannot show."""
-        notes = []
+        notes = [f"Windows of {self.n} keys and more do not show in texts of {self.n} tokens: pass more tokens."]
         if not self.counts:
             notes.append(
-                f"Positions cannot be given to both, so differences are those within {self.n} tokens: scalings of slow "
-                f"planes show little there, and windows of {self.n} and more nothing."
+                f"Positions cannot be given to both, so differences are those within {self.n} tokens, where "
+                f"scalings of slow planes show little."
             )
         if any(not layer.straight for layer in near.ours):
             notes.append("Scores of the reference are more than a product and a bias, so shares are rough.")

@@ -64,7 +64,7 @@ class Attention(TorchFunctionMode):
         out = function(*args, **kwargs)
         if name in PRODUCTS and isinstance(out, Tensor) and out.ndim >= 3 and tuple(out.shape[-2:]) == (self.n, self.n):
             with torch._C.DisableTorchFunction():
-                self._remember(name, args, out)
+                self._remember(name, (*args, *kwargs.values()), out)
         elif name in SOFTMAXES and self._product is not None and args and isinstance(args[0], Tensor):
             x = args[0]
             if tuple(x.shape[-2:]) == (self.n, self.n):
@@ -137,6 +137,8 @@ def _spread(k: Tensor, q: Tensor) -> Tensor:
 
 def _four(t: Tensor, like: Tensor) -> Tensor:
     """As (B, H, …): heads that are folded into the batch become heads, further axes of heads one."""
+    if t.ndim == 3 and like.ndim == 4 and len(t) == len(like) * like.shape[1]:
+        return t.unflatten(0, (len(like), like.shape[1]))
     if t.ndim == 3:
         return t[None]
     return t.flatten(1, -3) if t.ndim > 4 else t

@@ -183,6 +183,6 @@ def _between(value: float, interval: tuple[float, float] | None) -> str:
     return f" (from {interval[0]:,.6g} to {end})"
 
 
-def _paragraphs(parts: Iterable[str], width: int = 100) -> str:
+def _paragraphs(parts: Iterable[str], width: int = 88) -> str:
     sentences = (p[:1].upper() + p[1:] + ("" if p.endswith(".") else ".") for p in parts if p)
     return "\n".join(textwrap.fill(each, width, subsequent_indent="  ") for each in sentences)
