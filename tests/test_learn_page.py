@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import base64
+import shutil
 from typing import Any
 
 import pytest
+import torch
 
 from posenc import learn
 from posenc._explore.training.lesson import Lesson, Trainer
-from posenc._explore.training.panel import TrainingPage
+from posenc._explore.training.panel import STATIC, TrainingPage
+from tests.browser import served
 from tests.panels import site
 
 TASKS = ("repeat the letter 3 back", "copy the word")
@@ -143,3 +147,55 @@ def test_a_hidden_page_waits_and_a_page_without_workers_asks(place, open_page):
     rests(page)
     assert far(page, by_torch(STEPS).losses) < 1e-3
     assert not opened.problems
+
+
+HOST = """<!doctype html><html lang="en"><meta charset="utf-8"><title>Kernel</title><link rel="icon" href="data:,">
+<link rel="stylesheet" href="style.css"><div id="cell"></div><script type="module">
+import widget from "./widget.js";
+const spec = await ask(null), told = new Set();
+const model = {
+  get: () => spec, on: (_, react) => told.add(react), off: (_, react) => told.delete(react),
+  send: async message => {
+    const [answer, buffers] = await ask(message);
+    const views = buffers.map(b => new DataView(Uint8Array.from(atob(b), c => c.charCodeAt(0)).buffer));
+    for (const react of told) react(answer, views);
+  },
+};
+globalThis.close_ = widget.render({ model, el: document.getElementById("cell") });
+document.getElementById("cell").classList.add("pe-learn");
+</script>"""
+
+
+def test_a_kernel_trains_the_same_panel(tmp_path, browser):
+    """The front end of a notebook, whose messages a live panel answers."""
+    for name in ("widget.js", "style.css"):
+        shutil.copy(STATIC / name, tmp_path / name)
+    (tmp_path / "index.html").write_text(HOST, encoding="utf-8")
+    panel = learn(TASKS, SCHEMES, steps=STEPS, **SMALL)
+    sent: list[Any] = []
+    panel.send = lambda message, buffers=(): sent.append((message, buffers))
+
+    def ask(message: Any) -> Any:
+        if message is None:
+            return panel._spec
+        panel._answer(panel, message, [])
+        answer, buffers = sent.pop()
+        return [answer, [base64.b64encode(buffer).decode() for buffer in buffers]]
+
+    page = browser.new_page(reduced_motion="reduce")
+    problems: list[str] = []
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    page.expose_function("ask", ask)
+    with served(tmp_path) as address:
+        page.goto(f"{address}/index.html")
+        page.get_by_role("button", name="Train", exact=True).click()
+        rests(page)
+    assert far(page, by_torch(STEPS).losses) == 0  # torch itself
+    assert "right" in page.locator(".pe-text tr").nth(2).inner_text()
+    panel._trainer.states = [torch.full_like(state, torch.nan) for state in panel._trainer.states]
+    page.get_by_role("button", name="Step", exact=True).click()
+    page.get_by_role("alert").get_by_role("button").wait_for()
+    assert "the loss of Shaw and NoPE has run away" in page.get_by_role("alert").inner_text()
+    page.evaluate("close_()")
+    assert page.locator("#cell").inner_text() == "" and not problems
+    page.close()

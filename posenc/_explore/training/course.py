@@ -191,14 +191,19 @@ class _Draw(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if func is torch.ops.aten.normal_.default:
-            mean, std = (*args[1:], *(0.0, 1.0)[len(args) - 1 :])
+            mean, std = _two(args)
             self.kinds[args[0].data_ptr()] = normal
             return args[0].fill_(mean + std * self.value)
         if func is torch.ops.aten.uniform_.default:
-            low, high = (*args[1:], *(0.0, 1.0)[len(args) - 1 :])
+            low, high = _two(args)
             self.kinds[args[0].data_ptr()] = uniform
             return args[0].fill_(low + (high - low) * self.value)
         return func(*args, **kwargs)
+
+
+def _two(args: tuple[Any, ...]) -> tuple[float, float]:
+    """The two numbers after the tensor, as far as they are given: mean and spread, or the ends."""
+    return args[1] if len(args) > 1 else 0.0, args[2] if len(args) > 2 else 1.0
 
 
 def _start(name: str, kind: Any, zero: Tensor, one: Tensor, two: Tensor) -> tuple[Any, Tensor, Tensor]:

@@ -71,7 +71,8 @@ def _export(name: str, function: Callable[..., Any], inputs: Mapping[str, Tensor
                 input_names=list(inputs),
             )  # fmt: skip
         assert program is not None
-        return _settled(_bare(program.model_proto))  # not optimised by onnxscript, whose rules break gradients
+        # Not optimised by onnxscript: it takes Adam's 1e-8 for 0, and weights without a gradient become 0/0.
+        return _settled(_bare(program.model_proto))
     except Exception as error:
         raise ExportError(f"learn({name}) cannot be exported: {_reason(error)}") from error
 

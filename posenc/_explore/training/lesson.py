@@ -16,7 +16,7 @@ from posenc._explore.controls import Choice, Slider
 from posenc._explore.explorer import shown
 from posenc._explore.training.course import LIMIT, Course, Sizes, exam_texts, texts
 from posenc._explore.training.tasks import LETTERS, SYMBOLS, TASKS, Task
-from posenc.pictures.views import Heatmap, Lines, View
+from posenc.pictures.views import Heatmap, Lines
 from posenc.schemes.registry import SCHEMES
 
 MOST_SEED = 999
@@ -110,7 +110,7 @@ class Lesson:
             "limit": LIMIT,
         }
 
-    def views(self) -> dict[str, View]:
+    def views(self) -> dict[str, Lines | Heatmap]:
         """The pictures: two of lines, and one map, of which each scheme has its own."""
         names = [SCHEMES[scheme].title for scheme in self.on]
         colours = [SCHEMES[scheme].colour for scheme in self.on]
@@ -166,8 +166,8 @@ class Trainer:
 
     @torch.no_grad()
     def exam(self, length: int) -> list[Tensor]:
-        length = self.lesson.controls["length"].check(length)
-        read = exam_texts(self.task, self.lesson.sizes, self.lesson_seed, torch.tensor(length))
+        read_to = torch.tensor(int(self.lesson.controls["length"].check(length)))
+        read = exam_texts(self.task, self.lesson.sizes, self.lesson_seed, read_to)
         found = [course.exam(state, *read) for course, state in zip(self.courses, self.states, strict=True)]
         return [t.float() for t in (*read, *(t for scheme in found for t in scheme))]
 

@@ -5,10 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
-from posenc._explore.panel import STATIC, anywidget, traitlets
+from posenc._explore.panel import STATIC
 from posenc._explore.training.lesson import Lesson, Trainer
 from posenc._explore.training.tasks import TASKS, Task
+from posenc._extras import extra
 from posenc.book.notebook import book_mode
+
+with extra("explore"):
+    import anywidget
+    import traitlets
 
 
 def learn(
