@@ -210,14 +210,12 @@ class Encoding(nn.Module):
         super()._apply(fn, recurse)
         for name, value in before.items():
             device = getattr(self, name).device
-            lost = (
+            if (
                 value.is_meta and device.type != "meta"
-            )  # there is memory now, and no value
-            moved = (
-                torch.full_like(value, torch.nan, device=device)
-                if lost
-                else value.to(device)
-            )
+            ):  # there is memory now, and no value
+                moved = torch.full_like(value, torch.nan, device=device)
+            else:
+                moved = value.to(device)
             setattr(self, name, moved)
         if any(value.is_meta for value in before.values()):
             self.reset_parameters()
