@@ -458,8 +458,8 @@ def _told(search: Search, turned: bool, tolerance: float, notes: tuple[str, ...]
             else ""
         )
         told = (
-            "The first token agrees and later ones do not, and no guess explains them: more differences than were tried "
-            "at once, or a cap or norm of scores. Dump queries and keys of both, and compare these."
+            "The first token agrees and later ones do not, and no guess explains them: more differences than were "
+            "tried at once, or a cap or norm of scores. Dump queries and keys of both, and compare these."
         )
         return Comparison(False, True, (), size, whole_set, notes=(*notes, said, partly, told))
     without = [search.left(tuple(g for g in chosen if g is not each)) for each in chosen]
