@@ -457,15 +457,11 @@ def _told(search: Search, turned: bool, tolerance: float, notes: tuple[str, ...]
             if chosen
             else ""
         )
-        other = Difference(
-            "other",
-            "its logits",
-            "logits that no guess explains",
-            (),
-            None,
-            "dump queries and keys of both, and compare these",
+        told = (
+            "The first token agrees and later ones do not, and no guess explains them: more differences than were "
+            "tried at once, or a cap or norm of scores. Dump queries and keys of both, and compare these."
         )
-        return Comparison(False, False, (other,), size, whole_set, notes=(*notes, said, partly))
+        return Comparison(False, True, (), size, whole_set, notes=(*notes, said, partly, told))
     without = [search.left(tuple(g for g in chosen if g is not each)) for each in chosen]
     total = sum(max(w - left, 0.0) for w in without)
     out = []
