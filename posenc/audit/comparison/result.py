@@ -75,7 +75,7 @@ class Comparison:
     off: float = 0.0
     """The largest difference of logits, over their root mean square."""
     left: float = 0.0
-    """The same when the reference does all that is listed: what stays unexplained."""
+    """The same when the reference does all that is listed, which is what stays unexplained."""
     facts: dict[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 

@@ -47,13 +47,13 @@ class FoundBias:
     """Whether the future counts as the past; None if it is hidden."""
     buckets: int | None = None
     reach: int | None = None
-    """T5's `max_distance`: one of the values that give these steps."""
+    """T5's `max_distance`, one of the values that give these steps."""
     table: tuple[tuple[float, ...], ...] = ()
     """T5's values, (buckets, H), up to a number for each head, which softmax does not see."""
     back: int | None = None
     """How many positions a query sees behind itself; None if all."""
     ahead: int | None = None
-    """How many it sees ahead: 0 if causal, None if all."""
+    """How many it sees ahead, 0 if causal, None if all."""
     chunk: int | None = None
     """The size of chunks that do not see one another, where there are any."""
     rule: str = ""

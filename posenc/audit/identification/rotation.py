@@ -57,17 +57,17 @@ class FoundRotation:
     direction: int
     """1 if (1, 0) turns towards (0, 1), as in all published models; -1 the other way; 0 where planes differ."""
     amplitude: float
-    """What rotated channels are multiplied by: YaRN's and LongRoPE's attention factor."""
+    """What rotated channels are multiplied by, as YaRN's and LongRoPE's attention factor does."""
     rounding: str
-    """The precision in which angles or tables are: "float64", "float32", "float16", "bfloat16" or "unknown"."""
+    """The precision of angles or tables, "float64", "float32", "float16", "bfloat16" or "unknown"."""
     rounded: str
-    """What is rounded to it: "frequencies", "positions", "angles", "tables", "values"; "" where nothing is."""
+    """What is rounded to it, "frequencies", "positions", "angles", "tables" or "values"; "" where nothing is."""
     residual: float
-    """What stays unexplained: root mean square over that of the vectors."""
+    """What stays unexplained, as root mean square over that of the vectors."""
     trained: int | None = None
     """The length in training that YaRN's or Llama 3's ramp implies."""
     growth: float = 0.0
-    """By how much the logarithm of lengths grows per position, in the fastest plane: 0 but for xPos."""
+    """By how much the logarithm of lengths grows per position, in the fastest plane, which is 0 but for xPos."""
     axes: tuple[int, ...] = ()
     """Which axis of positions turns each plane, where there are several."""
     heads: str = ""
