@@ -20,7 +20,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 SECTIONS = ("Args", "Returns", "Yields", "Raises", "Example", "References")  # in this order
 ROOMS = ("_attention", "_explore", "_properties", "__init__")  # public, whatever their names begin with
-DOORS = ("embed", "query", "key", "score_bias", "rescale", "mix", "from_config")
+DOORS = ("embed", "query", "key", "score_bias", "rescale", "mix", "from_config", "widen", "split", "waves")
 ROOMS_WITH_NAMES = (
     "posenc",
     "posenc.audit",

@@ -274,7 +274,7 @@ def test_the_script_finds_what_it_should() -> None:
 #: What readers type, and where one of the first results has to lead: a page, ``#``, and the anchor of a section.
 QUESTIONS: dict[str, str] = {
     # ---- sixteen of practitioners
-    "port fine at 100 garbage at 4000": "bugs#on-your-own-code bugs#model-to-bfloat16 bugs#a-key-that-moved",
+    "fine at 100 garbage at 4000": "bugs#on-your-own-code bugs#model-to-bfloat16 bugs#a-key-that-moved",
     "permute q k": "layouts#two-permutes-that-everybody-meets layouts#in-one-minute",
     "Qwen3 YaRN vLLM": "scaling#how-to-write-it-in-a-configuration",
     "left padding GPT-2": "decoding#left-padding bugs#pads-that-count",
@@ -289,7 +289,7 @@ QUESTIONS: dict[str, str] = {
     "Gemma 3 rope_local_base_freq": "scaling#published-models frontier#not-in-every-layer",
     "merge LoRA": "layouts#what-has-to-move layouts#in-five-lines",
     "encoder today": "choosing#learn-from-both-sides-an-encoder",
-    "CI test": "bugs#on-your-own-code api#the-audit precision#two-tests",
+    "CI test": "bugs#on-your-own-code api_audit# api_audit#api-the-audit api#the-audit precision#two-tests",
     # ---- and thirty more
     "rotary": "rope#",
     "rope base 500000": "rope#in-the-wild-bases-and-head-dimensions rope#how-large-the-base-has-to-be",

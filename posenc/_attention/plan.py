@@ -367,7 +367,11 @@ class Plan:
     def _find_allowed(self, device: torch.device | None) -> Tensor | None:
         if self.pattern == "all" or self._block_mask is not None:
             return None
-        masks = [] if self.mask is None else [self.mask]
+        masks = (
+            []
+            if self.mask is None
+            else [self.mask if self.mask.ndim > 1 else self.mask[None]]
+        )
         qpos, kpos = (
             _rows(_signed(pos)) for pos in (self.qpos(device), self.kpos(device))
         )

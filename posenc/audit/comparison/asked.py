@@ -62,14 +62,14 @@ def compare(
         weights: True gives a copy of the candidate the reference's weights of the same names; a dict says which name
             of the candidate has which name in the reference. Default: each keeps its own.
         tokens: Length of the texts, more than 16 (61). A window is seen if it is shorter.
-        seed: Of the texts (0).
-        tolerance: Differences below it, over the root mean square of the logits, are rounding (1e-4).
+        seed: Of the texts. Default: 0.
+        tolerance: Differences below it, over the root mean square of the logits, are rounding. Default: 1e-4.
 
     Returns:
         A `Comparison`: print it, or ask it for `same`, `positional` and `differences`.
 
     Raises:
-        ValueError: if a side cannot be called, or the two have other vocabularies or numbers of layers.
+        ValueError: If a side cannot be called, or the two have other vocabularies or numbers of layers.
 
     Example:
         >>> from posenc import RoPE

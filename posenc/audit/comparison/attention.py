@@ -45,7 +45,8 @@ class Attention(TorchFunctionMode):
     Args:
         n: Length of the texts.
         change: What becomes of the scores.
-        sharpen: Scores are multiplied by it (1.0).
+        sharpen: Scores are multiplied by it. Default: 1.0.
+        keep: Whether what layers do is kept in `layers`. Default: True.
     """
 
     def __init__(self, n: int, change: Change | None = None, sharpen: float = 1.0, keep: bool = True) -> None:

@@ -21,7 +21,7 @@ def shared(ours: Side, theirs: Side, names: Mapping[str, str] | None) -> None:
     """Gives the copy of the candidate the reference's weights, under the same names or by a map of names.
 
     Raises:
-        Unfit: if a name or a shape does not fit.
+        Unfit: If a name or a shape does not fit.
     """
     if ours.module is None or theirs.module is None:
         raise Unfit("weights can be shared between modules alone: a function has its own")

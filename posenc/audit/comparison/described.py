@@ -24,6 +24,7 @@ class Found:
         kind, reference, candidate, layers, of, look: As in `Difference`.
         certain: Whether it is one though logits agree on these texts.
         settled: Whether it was tried already, and `left` stayed.
+        left: What stayed, over the root mean square of the logits.
     """
 
     kind: str

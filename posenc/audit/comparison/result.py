@@ -39,7 +39,12 @@ KINDS = {
 
 @dataclass(frozen=True)
 class Difference:
-    """One thing in which the two differ."""
+    """One thing in which the two differ.
+
+    Example:
+        >>> print(Difference("base", "500,000", "10,000", layers=(0, 1), explains=0.98))
+        base, layers 0 and 1: the reference has 500,000, the candidate 10,000; explains 98%
+    """
 
     kind: str
     """One of `KINDS`."""
@@ -65,19 +70,30 @@ class Difference:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two implementations of one model, compared."""
+    """Two implementations of one model, compared.
+
+    Example:
+        >>> from posenc import Transformer
+        >>> from posenc.audit import compare
+        >>> model = Transformer(16, layers=1, model_dim=16, heads=2)
+        >>> print(compare(model, model))
+        The same up to rounding (0).
+    """
 
     same: bool
     """Whether logits agree up to rounding, in all that was asked."""
     positional: bool
     """Whether all that differs is positional; True where nothing differs."""
     differences: tuple[Difference, ...] = ()
+    """What differs, each kind with its layers."""
     off: float = 0.0
     """The largest difference of logits, over their root mean square."""
     left: float = 0.0
     """The same when the reference does all that is listed, which is what stays unexplained."""
     facts: dict[str, Any] = field(default_factory=dict)
+    """What was asked of which sides, by name."""
     notes: tuple[str, ...] = ()
+    """What could not be asked or told."""
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -109,7 +125,14 @@ class Comparison:
         return f"Comparison(same={self.same}, positional={self.positional}, differences={list(self.kinds)})"
 
     def to_json(self, path: str | os.PathLike[str] | None = None) -> str:
-        """All of it as JSON, written to a file as well where one is named."""
+        """All of it as JSON, written to a file as well where one is named.
+
+        Args:
+            path: The file. Default: none.
+
+        Returns:
+            The text.
+        """
         whole = {
             "same": self.same, "positional": self.positional, "summary": self.summary, "off": _plain(self.off),
             "left": _plain(self.left), **self.facts, "notes": list(self.notes),
@@ -122,7 +145,14 @@ class Comparison:
         return _written(in_json(json.dumps(whole, indent=1, ensure_ascii=False)) + "\n", path)
 
     def to_html(self, path: str | os.PathLike[str] | None = None) -> str:
-        """One page that needs nothing else, written to a file as well where one is named."""
+        """One page that needs nothing else, written to a file as well where one is named.
+
+        Args:
+            path: The file. Default: none.
+
+        Returns:
+            The text of the page.
+        """
         rows = "".join(
             f'<tr><th scope="row">{html.escape(d.kind)}</th><td>{html.escape(d.of)} {_ranges(d.layers)}</td>'
             f"<td>{'–' if d.explains is None else format(d.explains, '.0%')}</td><td>{html.escape(d.reference)}</td>"

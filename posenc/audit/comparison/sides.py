@@ -135,7 +135,7 @@ def layers_of(
     Args:
         repeated: Seen in texts of one token each, in which all places of a layer hold the same, but for positions.
         mixed: Seen in texts of different tokens.
-        before: For each layer the unrotated queries and keys, (M, L, d); its own of the first place unless given.
+        before: For each layer the unrotated queries and keys, (M, L, d); None for its own of the first place.
         positions: (L,).
     """
     out = []

@@ -40,7 +40,7 @@ def identify(what: Any, dim: int | None = None, *, heads: str | None = None) -> 
         A `FoundRotation` or a `FoundBias`: print it. What cannot be told is in `notes` and `intervals`.
 
     Raises:
-        ValueError: if nothing turns, it is no rotation, or positions are too few; the message says what to give.
+        ValueError: If nothing turns, it is no rotation, or positions are too few; the message says what to give.
 
     Example:
         >>> from posenc import frequencies, rotate
@@ -195,7 +195,7 @@ def rotation_of(dump: Dump, seen: pairs.Pairs | None = None) -> FoundRotation:
     """The rotation of vectors before and after; with pairs that are known already, these are taken.
 
     Raises:
-        Unfit: if there is none, or what was given cannot tell it.
+        Unfit: If there is none, or what was given cannot tell it.
     """
     return rotation_and_lines(dump, seen)[0]
 

@@ -39,6 +39,7 @@ class FoundBias:
     kind: str
     """ "alibi", "t5", "none", "distance" for another function of it, or "unknown"."""
     heads: int
+    """How many heads there are."""
     slopes: tuple[float, ...] = ()
     """ALiBi's, in logits per position, without sign."""
     sign: int = 1
@@ -46,6 +47,7 @@ class FoundBias:
     symmetric: bool | None = None
     """Whether the future counts as the past; None if it is hidden."""
     buckets: int | None = None
+    """How many values T5's table has; None where it is no such table."""
     reach: int | None = None
     """T5's `max_distance`, one of the values that give these steps."""
     table: tuple[tuple[float, ...], ...] = ()
@@ -61,7 +63,9 @@ class FoundBias:
     residual: float = 0.0
     """What stays unexplained, in logits."""
     intervals: dict[str, tuple[float, float]] = field(default_factory=dict)
+    """Between which values numbers lie."""
     notes: tuple[str, ...] = ()
+    """What is not identifiable, and what is unusual."""
 
     @property
     def width(self) -> int | None:
@@ -69,7 +73,11 @@ class FoundBias:
         return None if self.back is None or self.ahead is None else self.back + self.ahead + 1
 
     def to_dict(self) -> dict[str, Any]:
-        """All fields, of plain types, for JSON."""
+        """All fields, of plain types, for JSON.
+
+        Returns:
+            A dict by the names of the fields.
+        """
         out: dict[str, Any] = {"scheme": "bias"}
         for name in self.__dataclass_fields__:
             value = getattr(self, name)
@@ -139,7 +147,7 @@ def bias_of(value: Any) -> FoundBias:
     """The bias of a matrix (H, L, L), (L, L) or (B, H, L, L), whose texts agree.
 
     Raises:
-        Unfit: if it is no such matrix.
+        Unfit: If it is no such matrix.
     """
     b = torch.as_tensor(value).detach().cpu()
     if b.ndim == 4:

@@ -61,7 +61,7 @@ def dump(before: Any, after: Any, positions: Any, heads: str | None = None) -> l
     """The ways to read three arrays: one, or two where the axis of tokens could be either.
 
     Raises:
-        Unfit: if shapes do not fit, or numbers are not finite.
+        Unfit: If shapes do not fit, or numbers are not finite.
     """
     x, y = _numbers(before, "before"), _numbers(after, "after")
     pos = _numbers(positions, "positions")
@@ -120,7 +120,7 @@ def called(function: Callable[..., Any], dim: int, heads: str | None = None) -> 
     float32. Three calls a text, the third with the sum of the first two, tell whether it is linear.
 
     Raises:
-        Unfit: if it takes no shape, returns another one, or is not linear.
+        Unfit: If it takes no shape, returns another one, or is not linear.
     """
     if dim < 2:
         raise Unfit(f"dim is {dim}: use the channels of a head, 2 or more, such as 64")

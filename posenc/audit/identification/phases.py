@@ -50,7 +50,7 @@ def phases_of(dump: Dump, pairs: Pairs) -> Phases:
     """Fits a line to the angles of each pair.
 
     Raises:
-        Unfit: if a pair does not turn rigidly, or positions are too few or too far apart.
+        Unfit: If a pair does not turn rigidly, or positions are too few or too far apart.
     """
     places, at = groups(dump)
     if len(places) < 3:

@@ -52,6 +52,7 @@ class FoundRotation:
     scaling: str
     """ "none", "linear", "ntk", "dynamic", "yarn", "llama3", "longrope", "proportional" or "unknown"."""
     factor: float | None
+    """By how much the scaling divides frequencies; None where that cannot be told."""
     offset: float
     """What is added to positions."""
     direction: int
@@ -92,7 +93,11 @@ class FoundRotation:
         return min(i for i, _ in self.pairs)
 
     def to_dict(self) -> dict[str, Any]:
-        """All fields, of plain types, for JSON: infinities become None."""
+        """All fields, of plain types, for JSON. Infinities become None.
+
+        Returns:
+            A dict by the names of the fields.
+        """
         out: dict[str, Any] = {}
         for name in self.__dataclass_fields__:
             value = getattr(self, name)
