@@ -43,7 +43,7 @@ class Difference:
 
     Example:
         >>> print(Difference("base", "500,000", "10,000", layers=(0, 1), explains=0.98))
-        base, layers 0 and 1: the reference has 500,000, the candidate 10,000; explains 98%
+        base, layers 0–1: the reference has 500,000, the candidate 10,000; explains 98%
     """
 
     kind: str
@@ -76,8 +76,8 @@ class Comparison:
         >>> from posenc import Transformer
         >>> from posenc.audit import compare
         >>> model = Transformer(16, layers=1, model_dim=16, heads=2)
-        >>> print(compare(model, model))
-        The same up to rounding (0).
+        >>> print(compare(model, model).summary)
+        the same up to rounding (0)
     """
 
     same: bool
