@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import copy
+import importlib
 import json
 import math
 import pickle
@@ -61,7 +62,7 @@ BLOCKED = "import sys; sys.modules.update(dict.fromkeys(('torch', 'numpy', 'tran
 def test_a_configuration_is_read_where_nothing_but_python_is_installed(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps({**LLAMA, "rope_scaling": LLAMA_3}), encoding="utf-8")
     fresh(f"""{BLOCKED}
-import posenc, posenc.audit, posenc.audit.config, posenc.audit.plugin
+import posenc, posenc.audit, posenc.audit.config
 from posenc.audit import Reading, read_config
 from posenc.configs import published
 reading = read_config({str(tmp_path)!r})
@@ -127,11 +128,11 @@ def test_type_checkers_are_told_the_same_names(module: str) -> None:
     file = PACKAGE.joinpath(*module.split(".")[1:], "__init__.py")
     (block,) = [node for node in ast.parse(file.read_text(encoding="utf-8")).body if isinstance(node, ast.If)]
     said = {alias.name: node.module for node in block.body for alias in node.names if isinstance(node, ast.ImportFrom)}
-    there = sys.modules[module]
+    there = importlib.import_module(module)
     assert set(said) == set(there.__all__)
     for name, home in said.items():
         if home != "posenc":
-            assert getattr(there, name) is getattr(sys.modules[home], name), name
+            assert getattr(there, name) is getattr(importlib.import_module(home), name), name
 
 
 def test_the_modules_of_configs_import_nothing_but_each_other() -> None:

@@ -24,12 +24,7 @@ def whole_bias(
         raise ValueError(
             f"{type(encoding).__name__} adds nothing to scores: it enters by {', '.join(encoding.doors) or 'no door'}"
         )
-    found = encoding.score_bias(q, k, qpos, kpos)
-    found = (
-        found
-        if isinstance(found, Tensor)
-        else torch.as_tensor(found(*pair_index(q, k)), device=q.device)
-    )
+    found = bias_of_pairs(encoding, q, k, qpos, kpos)
     if not given and bool(found.isnan().any()):
         raise ValueError(_content(encoding))
     found = found.to(dtype or (q.dtype if given else torch.float32))
@@ -68,6 +63,16 @@ def whole_score_mod(
     return lambda score, b, h, i, j: inner(
         score, 0 * b, h, i, j
     )  # one row of positions, whatever the batch
+
+
+def bias_of_pairs(
+    encoding: Any, q: Tensor, k: Tensor, qpos: Tensor, kpos: Tensor
+) -> Tensor:
+    """What `score_bias` returns, as a tensor that broadcasts to (B, H, Lq, Lk)."""
+    bias = encoding.score_bias(q, k, qpos, kpos)
+    if isinstance(bias, Tensor):
+        return bias
+    return torch.as_tensor(bias(*pair_index(q, k)), device=q.device)
 
 
 def score_function(bias: Any, rescale: Any) -> Callable[..., Tensor]:

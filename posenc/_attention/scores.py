@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from posenc._attention.encoding import Encoding, require_encoding
-from posenc._attention.pairs import pair_index
+from posenc._attention.pairs import bias_of_pairs, pair_index
 from posenc._attention.plan import Plan, Positions, Span, check_mask_kind, readable
 from posenc._require import require_broadcast, require_positions, require_tensor
 
@@ -159,13 +159,7 @@ def pair_bias(
     encoding: Encoding, q: Tensor, k: Tensor, qpos: Tensor, kpos: Tensor
 ) -> Tensor:
     """b_ij of all pairs, which broadcasts to (B, H, Lq, Lk); qpos (B, Lq), kpos (B, Lk)."""
-    assert encoding.score_bias is not None
-    bias = encoding.score_bias(q, k, qpos, kpos)
-    bias = (
-        bias
-        if isinstance(bias, Tensor)
-        else torch.as_tensor(bias(*pair_index(q, k)), device=q.device)
-    )
+    bias = bias_of_pairs(encoding, q, k, qpos, kpos)
     check_bias(bias, q, k)
     return bias
 
