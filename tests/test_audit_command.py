@@ -290,13 +290,6 @@ def test_other_test_suites_import_neither_torch_nor_posenc(tmp_path: Path, wante
     assert done.stdout.splitlines()[-1] == "loaded: _posenc_pytest"
 
 
-def test_the_plugin_is_also_under_its_former_name() -> None:
-    import _posenc_pytest
-    from posenc.audit import plugin
-
-    assert plugin.posenc_audit is _posenc_pytest.posenc_audit
-
-
 def test_the_wheel_holds_the_plugin() -> None:
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     module = settings["project"]["entry-points"]["pytest11"]["posenc"]
