@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from posenc._attention.encoding import Encoding
+from posenc._attention.kept import Kept
 from posenc._attention.plan import Positions, Span, check_window, known
 from posenc._require import require_positions
 
@@ -46,6 +47,8 @@ class KVCache:
         self._store: list[
             Tensor
         ] = []  # k, v and pos, with room for more tokens than have come
+        self.kept = Kept()
+        """Tables that stay the same while tokens come."""
         self._head = self._tail = self._end = (
             0  # in use are [0, head) and [tail, end), head <= tail
         )

@@ -93,8 +93,30 @@ class Encoding(nn.Module):
         """
         return None
 
+    def offset_bias(self, q: Tensor, offset: Tensor) -> Tensor | None:
+        """b_ij as a function of the offset j - i, where it depends on nothing else; None if it does.
+
+        Where positions are spans, all biases are then a row of numbers, and a `KVCache` keeps it while a text grows.
+
+        Args:
+            q: (B, H, Lq, d), whose heads and dtype count.
+            offset: (n,), int64.
+
+        Returns:
+            (H, n), or None.
+        """
+        return None
+
+    def offset_state(self) -> tuple[Any, ...] | None:
+        """What `offset_bias` depends on besides offsets; None if its numbers must not outlive one call."""
+        return None
+
     def waves(self, pos: Tensor, dtype: torch.dtype) -> Any:
-        """What `query` and `key` take as `waves=`: whatever depends on positions alone, such as sines and cosines."""
+        """What `query` and `key` take as `waves=`: whatever depends on positions alone, such as sines and cosines.
+
+        It is a tensor, (L, n) or (B, 1, L, n), or a tuple of such, or of tuples. What a table holds for a position may
+        not depend on the others.
+        """
         return None
 
     def waves_state(self) -> tuple[Any, ...] | None:

@@ -14,7 +14,9 @@ from torch.nn.functional import dropout as drop
 from torch.nn.functional import pad, scaled_dot_product_attention
 
 from posenc._attention.encoding import Encoding
+from posenc._attention.kept import in_transform
 from posenc._attention.near_far import near_far
+from posenc._attention.offsets import offset_matrix
 from posenc._attention.pairs import score_function
 from posenc._attention.plan import Plan
 from posenc._attention.scores import (
@@ -79,7 +81,7 @@ def sdpa(
         plan,
         scale,
         dropout,
-        pair_bias(encoding, q, per_head(k, q), *rows(q, plan)),
+        _bias(q, k, encoding, plan),
     ), None
 
 
@@ -152,13 +154,22 @@ def _near_far(
         plan.spans is None
         or plan.pattern == "lower right"
         or plan.spans[0] != plan.spans[1]
-        or in_transform(q)
+        or in_transform()
     ):
         return None
     split = encoding.split(q, plan)
     if split is None or q.shape[2] < 4 * split.reach or split.reach < 1:
         return None
     return near_far(q, per_head(k, q), per_head(v, q), split, plan.causal, scale)
+
+
+def _bias(q: Tensor, k: Tensor, encoding: Encoding, plan: Plan) -> Tensor:
+    """b_ij of all pairs, from a number for each offset where that is possible."""
+    bias = offset_matrix(encoding, q, plan)
+    if bias is None:
+        return pair_bias(encoding, q, per_head(k, q), *rows(q, plan))
+    check_bias(bias, q, k)
+    return bias
 
 
 def _matrix_pays(q: Tensor, k: Tensor) -> bool:
@@ -169,14 +180,6 @@ def _matrix_pays(q: Tensor, k: Tensor) -> bool:
 def _wide_pays(q: Tensor, wide: Tensor) -> bool:
     """Whether further channels cost less than a matrix of biases: on a CPU, if they are not too many."""
     return q.is_cuda or wide.shape[-1] <= 2 * q.shape[-1]
-
-
-def in_transform(q: Tensor) -> bool:
-    """Whether a transform of torch.func is at work, such as vmap or jvp, which few fused kernels know."""
-    return (
-        not torch.compiler.is_compiling()
-        and torch._C._functorch.peek_interpreter_stack() is not None
-    )
 
 
 def _kernels(q: Tensor, k: Tensor) -> AbstractContextManager[Any]:
@@ -260,7 +263,7 @@ def auto(
     if plan.block_mask is not None:
         return flex(q, k, v, encoding, plan, scale, dropout)
     tracing: bool = torch.jit.is_tracing()  # type: ignore[attr-defined]
-    portable = torch.compiler.is_exporting() or tracing or in_transform(q)
+    portable = torch.compiler.is_exporting() or tracing or in_transform()
     if portable or q.shape[2] == 0:
         return dense(q, k, v, encoding, plan, scale, dropout)
     if encoding.mix is not None:

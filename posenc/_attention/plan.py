@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 import torch
 from torch import Tensor
 
+from posenc._attention.kept import Kept, alike, count, may_keep, with_counts
 from posenc._require import kind, require_broadcast, require_positions, require_tensor
 
 if TYPE_CHECKING:
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
 
 Pattern = Literal["all", "triangle", "lower right", "mask"]
 Made = TypeVar("Made")
+AHEAD = 61
+"""Positions whose waves are made at once while tokens come one by one. No head has as many channels, so none is taken
+for a position."""
 
 
 @dataclass(frozen=True)
@@ -90,6 +94,7 @@ class Past(Protocol):
     sinks: int
     padded: bool
     known: object | None
+    kept: Kept
 
     def ahead(
         self, pos: Positions, padding_mask: Tensor | None = None
@@ -155,6 +160,8 @@ class Plan:
         self._came = new if cache is None or self._padded else known(new)
         self._keys = new if cache is None else cache.ahead(self._came, padding_mask)
         self._cached = cache is not None
+        self.kept = None if cache is None else cache.kept
+        """Where tables are kept from one pass to the next: in the cache."""
         self._before = None if cache is None else cache.known
         self._after = None if torch.compiler.is_compiling() else object()
         self._writes = _writes(self._own)
@@ -268,13 +275,31 @@ class Plan:
         state = encoding.waves_state()
         if state is None:
             return encoding.waves(pos, dtype)
-        state += tuple(_count(x) for x in state if isinstance(x, Tensor))
+        state = with_counts(state)
         for places, kept, at, found in self._made.setdefault("waves", []):
-            if places is pos and kept == dtype and _alike(at, state):
+            if places is pos and kept == dtype and alike(at, state):
                 return found
-        found = encoding.waves(pos, dtype)
+        found = self._waves_ahead(encoding, pos, dtype)
+        found = encoding.waves(pos, dtype) if found is None else found
         self._made["waves"].append((pos, dtype, state, found))
         return found
+
+    def _waves_ahead(self, encoding: Any, pos: Tensor, dtype: torch.dtype) -> Any:
+        """The waves of a new token from a table for the tokens to come, which lies in the cache; None without one."""
+        if self.kept is None or pos.shape != (1,) or not may_keep(pos):
+            return None
+        if self._padded or pos is not self.qpos(pos.device):
+            return None
+        here = self.queries
+        if not isinstance(here, Span):
+            return None
+        block, waves = self.kept.get(
+            "waves",
+            (*encoding.waves_state(), dtype, pos.device),
+            lambda made: made[0].start <= here.start < made[0].end,
+            lambda: _waves_from(encoding, here.start, dtype, pos.device),
+        )
+        return _at(here.start - block.start, waves)
 
     def extend(self, cache: Any, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         """Adds the keys and values that come to a layer's cache, which `check` has seen, and returns all of them."""
@@ -594,21 +619,25 @@ def _rows(pos: Tensor) -> Tensor:
     )
 
 
-def _alike(one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
-    """Whether two states are the same objects, or equal numbers."""
-    return all(
-        a is b if isinstance(a, Tensor) else a == b
-        for a, b in zip(one, other, strict=True)
-    )
+def _waves_from(
+    encoding: Any, start: int, dtype: torch.dtype, device: torch.device
+) -> tuple[Span, Any]:
+    block = Span(start, AHEAD)
+    return block, encoding.waves(block.tensor(device), dtype)
+
+
+def _at(index: int, waves: Any) -> Any:
+    """One position of a table for `AHEAD` of them; None where it is of another form than `Encoding.waves` says."""
+    if isinstance(waves, tuple):
+        parts = tuple(_at(index, part) for part in waves)
+        return None if any(part is None for part in parts) else parts
+    fits = isinstance(waves, Tensor) and waves.ndim > 1 and waves.shape[-2] == AHEAD
+    return waves.narrow(-2, index, 1) if fits else None
 
 
 def _writes(own: dict[str, Any]) -> dict[str, int]:
     """How often tensors were written to in place, where torch counts that."""
-    return {name: _count(x) for name, x in own.items() if isinstance(x, Tensor)}
-
-
-def _count(x: Tensor) -> int:
-    return 0 if torch.compiler.is_compiling() or x.is_inference() else x._version
+    return {name: count(x) for name, x in own.items() if isinstance(x, Tensor)}
 
 
 # ---- checks of input -------------------------------------------------------------------------------------------------
@@ -673,8 +702,8 @@ def _check_unchanged(before: dict[str, int], own: dict[str, Any]) -> None:
     if torch.compiler.is_compiling():
         return
     after = _writes(own)
-    for name, count in before.items():
-        if after[name] != count:
+    for name, times in before.items():
+        if after[name] != times:
             raise ValueError(
                 f"{name} was changed in place after the plan was made: make a new Plan for each pass, or give it a "
                 f"tensor of its own"
