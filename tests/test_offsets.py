@@ -10,7 +10,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from posenc import ALiBi, Encoding, KVCache, Plan, RoPE, Span, T5Bias, attention
 from posenc._attention import kept
 from posenc._attention.offsets import offset_matrix
-from posenc._attention.plan import AHEAD
+from posenc._attention.waves import AHEAD
 from posenc.schemes.xpos import XPos, xpos_reach
 from tests.helpers import close
 

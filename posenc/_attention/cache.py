@@ -5,7 +5,8 @@ from torch import Tensor
 
 from posenc._attention.encoding import Encoding
 from posenc._attention.kept import Kept
-from posenc._attention.plan import Positions, Span, check_window, known
+from posenc._attention.masks import check_window
+from posenc._attention.spans import Positions, Span, known
 from posenc._require import require_positions
 
 AXES = (2, 2, -1)  # where tokens lie in k, v and pos

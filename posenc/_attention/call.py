@@ -10,7 +10,7 @@ from torch import Tensor
 from posenc._attention.cache import KVCache
 from posenc._attention.encoding import Encoding, opens, require_encoding
 from posenc._attention.kernels import BACKENDS, Backend, auto
-from posenc._attention.plan import Plan, Positions
+from posenc._attention.plan import Plan
 from posenc._attention.scores import (
     check_direction,
     check_heads,
@@ -20,6 +20,7 @@ from posenc._attention.scores import (
     check_vectors,
     planned,
 )
+from posenc._attention.spans import Positions
 from posenc._require import kind
 
 

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from posenc._attention.pairs import whole_bias, whole_score_mod
-from posenc._attention.plan import Plan, Positions
+from posenc._attention.plan import Plan
+from posenc._attention.spans import Positions
 from posenc._require import kind
 
 DOORS = ("embed", "query", "key", "score_bias", "rescale", "mix")

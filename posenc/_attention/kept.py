@@ -49,14 +49,14 @@ def may_keep(x: Tensor) -> bool:
     return not (
         torch.compiler.is_compiling()
         or torch.is_grad_enabled()
-        or in_transform()
+        or in_transform(x)
         or torch._C._len_torch_dispatch_stack()
         or torch.jit.is_tracing()  # type: ignore[attr-defined]
         or (x.is_cuda and torch.cuda.is_current_stream_capturing())
     )
 
 
-def in_transform() -> bool:
+def in_transform(x: Tensor) -> bool:
     """Whether a transform of torch.func is at work, such as vmap or jvp."""
     return (
         not torch.compiler.is_compiling()

@@ -15,7 +15,7 @@ from torch.nn.functional import pad, scaled_dot_product_attention
 
 from posenc._attention.encoding import Encoding
 from posenc._attention.kept import in_transform
-from posenc._attention.near_far import near_far
+from posenc._attention.near_far import near_far, with_lse
 from posenc._attention.offsets import offset_matrix
 from posenc._attention.pairs import score_function
 from posenc._attention.plan import Plan
@@ -133,6 +133,10 @@ def _fused(
         z = scaled_dot_product_attention(
             q, k, v, attn_mask=causal_lower_right(q.shape[2], k.shape[2]), **options
         )
+    elif (
+        bias is None and plan.pattern == "lower right" and _chunk_pays(q, k, v, dropout)
+    ):
+        z = _chunk(q, per_head(k, q), per_head(v, q), scale)
     else:
         allowed, blind = plan.open(q.device)
         if bias is not None:
@@ -146,6 +150,27 @@ def _fused(
     return (z if blind is None else z.masked_fill(blind, 0.0))[..., :width].to(q.dtype)
 
 
+def _chunk_pays(q: Tensor, k: Tensor, v: Tensor, dropout: float) -> bool:
+    """Whether `_chunk` serves: on a CPU, where torch would make a mask of all pairs, and without gradients."""
+    grads = torch.is_grad_enabled() and any(x.requires_grad for x in (q, k, v))
+    plain = not (grads or dropout or torch.compiler.is_compiling() or in_transform(q))
+    return plain and q.dtype.itemsize >= 4 and q.shape[2] >= FEW
+
+
+def _chunk(q: Tensor, k: Tensor, v: Tensor, scale: float) -> Tensor:
+    """The last tokens of a text, which see all before them and, of their own, the triangle: two calls without a mask.
+
+    The log-sum-exp of the scores of both says which share of a row each gets.
+    """
+    past, kernel = (
+        k.shape[2] - q.shape[2],
+        torch.ops.aten._scaled_dot_product_flash_attention_for_cpu,
+    )
+    far, far_lse = kernel(q, k[:, :, :past], v[:, :, :past], 0.0, False, scale=scale)
+    own, own_lse = with_lse(q, k[:, :, past:], v[:, :, past:], scale)
+    return own.lerp(far, (far_lse - own_lse).sigmoid().to(q.dtype)[..., None])
+
+
 def _near_far(
     q: Tensor, k: Tensor, v: Tensor, encoding: Encoding, plan: Plan, scale: float
 ) -> Tensor | None:
@@ -154,7 +179,7 @@ def _near_far(
         plan.spans is None
         or plan.pattern == "lower right"
         or plan.spans[0] != plan.spans[1]
-        or in_transform()
+        or in_transform(q)
     ):
         return None
     split = encoding.split(q, plan)
@@ -263,7 +288,7 @@ def auto(
     if plan.block_mask is not None:
         return flex(q, k, v, encoding, plan, scale, dropout)
     tracing: bool = torch.jit.is_tracing()  # type: ignore[attr-defined]
-    portable = torch.compiler.is_exporting() or tracing or in_transform()
+    portable = torch.compiler.is_exporting() or tracing or in_transform(q)
     if portable or q.shape[2] == 0:
         return dense(q, k, v, encoding, plan, scale, dropout)
     if encoding.mix is not None:

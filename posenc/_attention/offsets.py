@@ -16,7 +16,7 @@ def offset_matrix(encoding: Encoding, q: Tensor, plan: Plan) -> Tensor | None:
         q: (B, H, Lq, d), after `query`.
         plan: Where queries and keys lie. Only spans are served.
     """
-    if torch.compiler.is_compiling() or in_transform() or plan.spans is None:
+    if torch.compiler.is_compiling() or in_transform(q) or plan.spans is None:
         return None
     queries, keys = plan.spans
     row = _row(

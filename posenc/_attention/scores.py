@@ -7,8 +7,10 @@ import torch
 from torch import Tensor
 
 from posenc._attention.encoding import Encoding, require_encoding
+from posenc._attention.masks import check_mask_kind
 from posenc._attention.pairs import bias_of_pairs, pair_index
-from posenc._attention.plan import Plan, Positions, Span, check_mask_kind, readable
+from posenc._attention.plan import Plan
+from posenc._attention.spans import Positions, Span, readable
 from posenc._require import require_broadcast, require_positions, require_tensor
 
 

@@ -15,8 +15,9 @@ from posenc._attention.cache import KVCache
 from posenc._attention.call import attention
 from posenc._attention.encoding import Encoding
 from posenc._attention.kernels import Backend
-from posenc._attention.plan import Plan, Positions, Span, same_future
+from posenc._attention.plan import Plan, same_future
 from posenc._attention.scores import check_direction
+from posenc._attention.spans import Positions, Span
 from posenc._require import kind
 from posenc.schemes.registry import ENCODINGS
 from posenc.transformer import decoding, storage
