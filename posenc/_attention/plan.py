@@ -174,26 +174,57 @@ class Plan:
         return self.queries, self.keys
 
     def qpos(self, device: torch.device | None = None) -> Tensor:
-        """Where the queries lie, (L,) or (B, L), for an encoding to look up: padding is at 0."""
+        """Where the queries lie, for an encoding to look up.
+
+        Args:
+            device: Where it is wanted. Default: where positions are, or the CPU.
+
+        Returns:
+            (L,) or (B, L); padding is at 0.
+        """
         pos: Any = self._own["pos"]
         return self._once(("qpos", device), lambda: self._places(pos, device))
 
     def kpos(self, device: torch.device | None = None) -> Tensor:
-        """Where all keys lie, (L,) or (B, L), those in the cache included."""
+        """Where all keys lie, those in the cache included.
+
+        Args:
+            device: Where it is wanted. Default: where positions are, or the CPU.
+
+        Returns:
+            (L,) or (B, L); padding is at 0.
+        """
         return self._shared("kpos", self._keys, device)
 
     def new_kpos(self, device: torch.device | None = None) -> Tensor:
-        """Where the keys lie that come with the queries, (L,) or (B, L)."""
+        """Where the keys lie that come with the queries.
+
+        Args:
+            device: Where it is wanted. Default: where positions are, or the CPU.
+
+        Returns:
+            (L,) or (B, L); padding is at 0.
+        """
         return self._shared("new_kpos", self._new, device)
 
     def allowed(self, device: torch.device | None = None) -> Tensor | None:
-        """Where a query may attend: bool, which broadcasts to (B, H, Lq, Lk); None is everywhere."""
+        """Where a query may attend.
+
+        Args:
+            device: Where it is wanted. Default: where positions are, or the CPU.
+
+        Returns:
+            bool, which broadcasts to (B, H, Lq, Lk); None is everywhere.
+        """
         return self._once(("allowed", device), lambda: self._find_allowed(device))
 
     def open(
         self, device: torch.device | None = None
     ) -> tuple[Tensor | None, Tensor | None]:
         """The same for kernels that differ on a query that sees no key: here it sees all, and is named.
+
+        Args:
+            device: Where it is wanted. Default: where positions are, or the CPU.
 
         Returns:
             `allowed`, in which every query sees a key, and bool (…, Lq, 1), True for those that see none, or None
@@ -204,7 +235,16 @@ class Plan:
     def blocks(
         self, batch: int, heads: int, device: torch.device
     ) -> "BlockMask | None":
-        """The blocks of queries and keys that flex_attention has to look at."""
+        """The blocks of queries and keys that flex_attention has to look at.
+
+        Args:
+            batch: How many texts there are.
+            heads: How many heads queries have.
+            device: Where it is wanted.
+
+        Returns:
+            The block mask; None is everywhere.
+        """
         if self._block_mask is not None:
             return self._block_mask
         return self._once(
@@ -218,6 +258,9 @@ class Plan:
             encoding: Whose table it is.
             pos: What `qpos`, `kpos` or `new_kpos` returned.
             x: What is turned, whose dtype decides how exact the table has to be.
+
+        Returns:
+            What `encoding.waves` returns.
         """
         dtype = torch.promote_types(x.dtype, torch.float32)
         state = encoding.waves_state()
@@ -244,7 +287,16 @@ class Plan:
         return waves_ahead(self.kept, encoding, here.start, dtype, pos.device)
 
     def extend(self, cache: Any, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """Adds the keys and values that come to a layer's cache, which `check` has seen, and returns all of them."""
+        """Adds the keys and values that come to a layer's cache, which `check` has seen.
+
+        Args:
+            cache: The layer's `KVCache`.
+            k: (B, Hk, L, d), as it is to be held.
+            v: (B, Hk, L, d_v).
+
+        Returns:
+            All keys and values that are held.
+        """
         same = self._before is not None and self._before is cache.known
         pos = self._once(("come", k.device), lambda: as_tensor(self._new, k.device))
         k, v, _ = cache.add(k, v, pos, self._came, self._own["padding_mask"])
@@ -260,7 +312,7 @@ class Plan:
         cache: Past | None = None,
         whole: bool = False,
     ) -> None:
-        """Raises ValueError unless a layer fits: its shapes, its device, and its cache as it stands before.
+        """A layer fits: its shapes, its device, and its cache as it stands before.
 
         Args:
             q: (B, H, Lq, d).
@@ -268,6 +320,9 @@ class Plan:
             v: (B, Hk, Lk, d_v).
             cache: The layer's.
             whole: Whether k and v are all keys already, those in the cache included.
+
+        Raises:
+            ValueError: If something does not fit.
         """
         _check_cache(self, cache, whole)
         _check_unchanged(self._writes, self._own)
@@ -327,12 +382,17 @@ class Plan:
             return None
         queries, keys = self.queries, self.keys
         bare = self.mask is None and not self._padded
-        spans = isinstance(queries, Span) and isinstance(keys, Span)
-        if bare and spans and not torch.compiler.is_compiling():
-            sizes = queries.length, keys.length, self._causal, self._window, self._sinks
-            return span_blocks(
-                queries.start - keys.start, keys.start, *sizes, str(device)
-            )
+        if isinstance(queries, Span) and isinstance(keys, Span):
+            if bare and not torch.compiler.is_compiling():
+                sizes = (
+                    queries.length,
+                    keys.length,
+                    self._causal,
+                    self._window,
+                    self._sinks,
+                )
+                ahead = queries.start - keys.start
+                return span_blocks(ahead, keys.start, *sizes, str(device))
         if bare and self._window is None:
             return causal_blocks(self.qpos(device), self.kpos(device), batch)
         allowed = self.allowed(device)

@@ -46,7 +46,13 @@ class Span:
 
     @classmethod
     def of(cls, pos: Tensor) -> "Span":
-        """The span of positions (L,), or (B, L) if all rows are the same, which are read from the device.
+        """The span that positions are, which are read from the device.
+
+        Args:
+            pos: (L,), or (B, L) if all rows are the same.
+
+        Returns:
+            The span.
 
         Raises:
             ValueError: If positions do not follow one another.
@@ -66,7 +72,14 @@ class Span:
         return self.start + self.length
 
     def tensor(self, device: torch.device | str | None = None) -> Tensor:
-        """The positions, (L,), int64."""
+        """The positions themselves.
+
+        Args:
+            device: Where they are wanted. Default: the CPU.
+
+        Returns:
+            (L,), int64.
+        """
         return torch.arange(self.start, self.end, device=device)
 
 
