@@ -382,17 +382,12 @@ class Plan:
             return None
         queries, keys = self.queries, self.keys
         bare = self.mask is None and not self._padded
-        if isinstance(queries, Span) and isinstance(keys, Span):
-            if bare and not torch.compiler.is_compiling():
-                sizes = (
-                    queries.length,
-                    keys.length,
-                    self._causal,
-                    self._window,
-                    self._sinks,
-                )
-                ahead = queries.start - keys.start
-                return span_blocks(ahead, keys.start, *sizes, str(device))
+        spans = isinstance(queries, Span) and isinstance(keys, Span)
+        if bare and spans and not torch.compiler.is_compiling():
+            assert isinstance(queries, Span) and isinstance(keys, Span)
+            hidden = self._causal, self._window, self._sinks
+            ahead, sizes = queries.start - keys.start, (queries.length, keys.length)
+            return span_blocks(ahead, keys.start, *sizes, *hidden, str(device))
         if bare and self._window is None:
             return causal_blocks(self.qpos(device), self.kpos(device), batch)
         allowed = self.allowed(device)
