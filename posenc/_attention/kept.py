@@ -47,11 +47,11 @@ class Kept:
 def may_keep(x: Tensor) -> bool:
     """Whether what is computed of x may outlive the call: it is no part of a graph, a trace or a transform."""
     return not (
-        torch.compiler.is_compiling()
-        or torch.is_grad_enabled()
-        or in_transform(x)
+        torch.is_grad_enabled()
+        or torch.compiler.is_compiling()
+        or torch._C._functorch.peek_interpreter_stack() is not None
         or torch._C._len_torch_dispatch_stack()
-        or torch.jit.is_tracing()  # type: ignore[attr-defined]
+        or torch._C._is_tracing()  # type: ignore[attr-defined]
         or (x.is_cuda and torch.cuda.is_current_stream_capturing())
     )
 
@@ -71,10 +71,12 @@ def with_counts(state: tuple[Any, ...]) -> tuple[Any, ...]:
 
 def alike(one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
     """Whether two states are the same tensors, and equal numbers."""
-    return len(one) == len(other) and all(
-        a is b if isinstance(a, Tensor) or isinstance(b, Tensor) else a == b
-        for a, b in zip(one, other, strict=True)
-    )
+    if len(one) != len(other):
+        return False
+    for a, b in zip(one, other, strict=True):
+        if a is not b and (isinstance(a, Tensor) or isinstance(b, Tensor) or a != b):
+            return False
+    return True
 
 
 def count(x: Tensor) -> int:

@@ -266,25 +266,25 @@ class Plan:
         state = encoding.waves_state()
         if state is None:
             return encoding.waves(pos, dtype)
-        state = with_counts(state)
+        counted = with_counts(state)
         for places, kept, at, found in self._made.setdefault("waves", []):
-            if places is pos and kept == dtype and alike(at, state):
+            if places is pos and kept == dtype and alike(at, counted):
                 return found
-        found = self._waves_ahead(encoding, pos, dtype)
+        found = self._waves_ahead(encoding, state, pos, dtype)
         found = encoding.waves(pos, dtype) if found is None else found
-        self._made["waves"].append((pos, dtype, state, found))
+        self._made["waves"].append((pos, dtype, counted, found))
         return found
 
-    def _waves_ahead(self, encoding: Any, pos: Tensor, dtype: torch.dtype) -> Any:
+    def _waves_ahead(
+        self, encoding: Any, state: tuple[Any, ...], pos: Tensor, dtype: torch.dtype
+    ) -> Any:
         """The waves of a new token from a table for the tokens to come, which lies in the cache; None without one."""
-        if self.kept is None or pos.shape != (1,) or not may_keep(pos):
-            return None
-        if self._padded or pos is not self.qpos(pos.device):
+        if self.kept is None or self._padded or pos.shape != (1,) or not may_keep(pos):
             return None
         here = self.queries
-        if not isinstance(here, Span):
+        if not isinstance(here, Span) or pos is not self.qpos(pos.device):
             return None
-        return waves_ahead(self.kept, encoding, here.start, dtype, pos.device)
+        return waves_ahead(self.kept, encoding, state, here.start, dtype, pos.device)
 
     def extend(self, cache: Any, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         """Adds the keys and values that come to a layer's cache, which `check` has seen.

@@ -13,37 +13,37 @@ AHEAD = 61
 
 
 def waves_ahead(
-    kept: Kept, encoding: Any, at: int, dtype: torch.dtype, device: torch.device
+    kept: Kept,
+    encoding: Any,
+    state: tuple[Any, ...],
+    at: int,
+    dtype: torch.dtype,
+    device: torch.device,
 ) -> Any:
     """What `encoding.waves` makes of one position, from a table that is kept; None if it has another form.
 
     Args:
         kept: Where the table lies.
-        encoding: Whose `waves_state` is not None.
+        encoding: Whose waves they are.
+        state: What `encoding.waves_state` returned.
         at: The position.
         dtype: Of the waves.
         device: Where they are wanted.
     """
-    block, waves = kept.get(
+    start, rows = kept.get(
         "waves",
-        (*encoding.waves_state(), dtype, device),
-        lambda made: made[0].start <= at < made[0].end,
-        lambda: _from(encoding, at, dtype, device),
+        (*state, dtype, device),
+        lambda made: 0 <= at - made[0] < AHEAD,
+        lambda: (at, _rows(encoding.waves(Span(at, AHEAD).tensor(device), dtype))),
     )
-    return _at(at - block.start, waves)
+    return None if rows is None else rows[at - start]
 
 
-def _from(
-    encoding: Any, start: int, dtype: torch.dtype, device: torch.device
-) -> tuple[Span, Any]:
-    block = Span(start, AHEAD)
-    return block, encoding.waves(block.tensor(device), dtype)
-
-
-def _at(index: int, waves: Any) -> Any:
-    """One position of a table for `AHEAD` of them; None where it is of another form than `Encoding.waves` says."""
+def _rows(waves: Any) -> list[Any] | None:
+    """The same for each position by itself; None where waves are of another form than `Encoding.waves` says."""
     if isinstance(waves, tuple):
-        parts = tuple(_at(index, part) for part in waves)
-        return None if any(part is None for part in parts) else parts
+        parts = [_rows(part) for part in waves]
+        known = [part for part in parts if part is not None]
+        return None if len(known) < len(parts) else list(zip(*known, strict=True))
     fits = isinstance(waves, Tensor) and waves.ndim > 1 and waves.shape[-2] == AHEAD
-    return waves.narrow(-2, index, 1) if fits else None
+    return list(waves.split(1, -2)) if fits else None
