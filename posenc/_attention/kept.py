@@ -51,7 +51,7 @@ def may_keep(x: Tensor) -> bool:
         or torch.compiler.is_compiling()
         or torch._C._functorch.peek_interpreter_stack() is not None
         or torch._C._len_torch_dispatch_stack()
-        or torch._C._is_tracing()  # type: ignore[attr-defined]
+        or torch._C._is_tracing()
         or (x.is_cuda and torch.cuda.is_current_stream_capturing())
     )
 
