@@ -15,9 +15,11 @@ if TYPE_CHECKING:
     from posenc._attention.cache import KVCache
     from posenc._attention.call import attend, attention
     from posenc._attention.encoding import Encoding, NoPE
+    from posenc._attention.masks import sliding_window
     from posenc._attention.multihead import MultiheadAttention
-    from posenc._attention.plan import Plan, Span, sliding_window
+    from posenc._attention.plan import Plan
     from posenc._attention.scores import attention_scores, attention_weights
+    from posenc._attention.spans import Span
     from posenc._explore import Panel, explore, logarithmic
     from posenc._explore.training.panel import learn
     from posenc._properties import WISHES, compare, properties
@@ -54,7 +56,9 @@ _HOMES = {
     "posenc._attention.call": "attend attention",
     "posenc._attention.encoding": "Encoding NoPE",
     "posenc._attention.multihead": "MultiheadAttention",
-    "posenc._attention.plan": "Plan Span sliding_window",
+    "posenc._attention.masks": "sliding_window",
+    "posenc._attention.plan": "Plan",
+    "posenc._attention.spans": "Span",
     "posenc._attention.scores": "attention_scores attention_weights",
     "posenc._explore": "Panel explore logarithmic",
     "posenc._explore.training.panel": "learn",

@@ -30,8 +30,6 @@ ROOMS_WITH_NAMES = (
     "posenc.lab",
     "posenc.pictures",
 )
-#: Files whose docstrings are of an older dialect.
-OLDER = ("_attention/", "transformer/model.py")
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -73,7 +71,6 @@ DOCSTRINGS = [
     each
     for room in ("posenc", "evidence/posenc_evidence", "tools")
     for path in sorted((ROOT / room).rglob("*.py"))
-    if not path.as_posix().removeprefix(f"{ROOT.as_posix()}/posenc/").startswith(OLDER)
     for each in docstrings(path)
 ]
 

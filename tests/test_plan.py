@@ -1,6 +1,7 @@
 """posenc.Plan and Span: what layers of a pass share, which query sees which key, and what is refused."""
 
 from dataclasses import FrozenInstanceError
+from functools import lru_cache
 
 import pytest
 import torch
@@ -219,7 +220,7 @@ def test_a_pass_looks_at_positions_once_for_all_layers(backend, owner, part, mon
 
 def test_flex_makes_the_blocks_of_equal_spans_once_for_all_calls(monkeypatch):
     made, inner = [], module.span_blocks.__wrapped__
-    monkeypatch.setattr(module, "span_blocks", module.lru_cache(lambda *args: made.append(args) or inner(*args)))
+    monkeypatch.setattr(module, "span_blocks", lru_cache(lambda *args: made.append(args) or inner(*args)))
     q, k, v = draw()
     for _ in range(3):
         close(attention(q, k, v, NoPE(), POS, backend="flex"), attention(q, k, v, NoPE(), POS, backend="dense"))
@@ -536,3 +537,16 @@ def test_layers_after_the_first_do_not_wait_for_the_gpu(backend, given):
     finally:
         torch.cuda.set_sync_debug_mode("default")
     close(again, first)
+
+
+@pytest.mark.parametrize("keys_of", [4, 2, 1])
+@pytest.mark.parametrize(("queries", "keys"), [(64, 65), (70, 200), (130, 131)])
+def test_a_chunk_of_many_tokens_sees_those_before_it_without_a_mask(queries, keys, keys_of, monkeypatch):
+    q, (k, v) = torch.randn(2, 4, queries, 8), torch.randn(2, 2, keys_of, keys, 8)
+    plan = Plan(Span(keys - queries, queries), Span(0, keys))
+    assert plan.pattern == "lower right"
+    expected = attend(q, k, v, NoPE(), plan, backend="dense")
+    close(attend(q.requires_grad_(), k, v, NoPE(), plan), expected, atol=1e-5)  # a mask, which has gradients
+    monkeypatch.setattr(Plan, "allowed", None)
+    with torch.no_grad():
+        close(attend(q, k, v, NoPE(), plan), expected, atol=1e-5)

@@ -4,7 +4,9 @@ import torch
 from torch import Tensor
 
 from posenc._attention.encoding import Encoding
-from posenc._attention.plan import Positions, Span, check_window, known
+from posenc._attention.kept import Kept
+from posenc._attention.masks import check_window
+from posenc._attention.spans import Positions, Span, known
 from posenc._require import require_positions
 
 AXES = (2, 2, -1)  # where tokens lie in k, v and pos
@@ -18,12 +20,12 @@ class KVCache:
     full, so n tokens cost O(n) copies. For inference only. `attention(..., cache=cache)` extends it.
 
     Args:
-        window: how many of the latest tokens a token sees, itself included; all unless given. Tokens that no
-            later token will see are dropped.
-        sinks: how many of the first tokens stay in sight beside the window (0).
+        window: How many of the latest tokens a token sees, itself included. Tokens that no later token will see are
+            dropped. Default: all are seen.
+        sinks: How many of the first tokens stay in sight beside the window. Default: 0.
 
     Raises:
-        ValueError: if window is below 1, or sinks below 0.
+        ValueError: If window is below 1, or sinks below 0.
 
     Example:
         >>> from posenc import KVCache, RoPE
@@ -46,6 +48,8 @@ class KVCache:
         self._store: list[
             Tensor
         ] = []  # k, v and pos, with room for more tokens than have come
+        self.kept = Kept()
+        """Tables that stay the same while tokens come."""
         self._head = self._tail = self._end = (
             0  # in use are [0, head) and [tail, end), head <= tail
         )
@@ -83,7 +87,7 @@ class KVCache:
             k: (B, H, L, d); as projected if `encoding` is given.
             v: (B, H, L, d_v).
             pos: (L,) or (B, L), or a `Span`.
-            encoding: its `key` turns k once, before k is stored. If `encoding.raw_keys`, k is stored as projected,
+            encoding: Its `key` turns k once, before k is stored. If `encoding.raw_keys`, k is stored as projected,
                 and all keys are turned at each step.
             padding_mask: bool (B, L), True for real tokens. Padding is held at position -1.
 
@@ -91,7 +95,7 @@ class KVCache:
             k, v and pos of all tokens that are held, the new ones included.
 
         Raises:
-            ValueError: if gradients are wanted, or if anything but the length differs from before.
+            ValueError: If gradients are wanted, or if anything but the length differs from before.
         """
         span = known(pos)
         if isinstance(pos, Span):
@@ -117,7 +121,18 @@ class KVCache:
         span: Positions,
         padding_mask: Tensor | None = None,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """The same for keys that need no turning, with what is known of their positions."""
+        """The same for keys that need no turning, with what is known of their positions.
+
+        Args:
+            k: (B, H, L, d), as it is to be held.
+            v: (B, H, L, d_v).
+            pos: (L,) or (B, L).
+            span: The same, or the `Span` that it is.
+            padding_mask: As for `extend`.
+
+        Returns:
+            As `extend`.
+        """
         if padding_mask is not None:
             pos, self.padded = pos.where(padding_mask, -1), True
             self.padding = self._padding_with(pos)
@@ -143,7 +158,10 @@ class KVCache:
 
         Args:
             pos: (L,) or (B, L) with padding at -1, or a `Span`.
-            padding_mask: whether there is padding among them.
+            padding_mask: Whether there is padding among them.
+
+        Returns:
+            (L,) or (B, L), or a `Span`.
         """
         length = pos.length if isinstance(pos, Span) else pos.shape[-1]
         if not len(self):
@@ -178,7 +196,7 @@ class KVCache:
                 their order: 0 <= index < len(cache).
 
         Raises:
-            ValueError: if an index is not among the tokens that are held.
+            ValueError: If an index is not among the tokens that are held.
         """
         _check_index(index, self._store, len(self))
         for n, axis in enumerate(AXES):

@@ -10,7 +10,7 @@ from torch import Tensor
 from posenc._attention.cache import KVCache
 from posenc._attention.encoding import Encoding, opens, require_encoding
 from posenc._attention.kernels import BACKENDS, Backend, auto
-from posenc._attention.plan import Plan, Positions
+from posenc._attention.plan import Plan
 from posenc._attention.scores import (
     check_direction,
     check_heads,
@@ -20,6 +20,7 @@ from posenc._attention.scores import (
     check_vectors,
     planned,
 )
+from posenc._attention.spans import Positions
 from posenc._require import kind
 
 
@@ -54,19 +55,19 @@ def attention(
         q: (B, H, Lq, d), as projected.
         k: (B, Hk, Lk, d), as projected; Hk divides H.
         v: (B, Hk, Lk, d_v).
-        encoding: how position enters; `NoPE()` for none.
-        qpos: positions of the queries, (Lq,) or (B, Lq), or a `Span`; or the `Plan` of the pass, which says kpos,
+        encoding: How position enters; `NoPE()` for none.
+        qpos: Positions of the queries, (Lq,) or (B, Lq), or a `Span`; or the `Plan` of the pass, which says kpos,
             causal, mask and padding_mask as well.
-        kpos: positions of k and v, (Lk,) or (B, Lk), or a `Span`; those of the queries unless given.
-        causal: whether a query sees only keys at positions up to its own.
+        kpos: Positions of k and v, (Lk,) or (B, Lk), or a `Span`. Default: those of the queries.
+        causal: Whether a query sees only keys at positions up to its own.
         mask: bool, True where a query may attend; broadcasts to (B, H, Lq, Lk), the keys in the cache included.
-        scale: multiplies q · k; 1/√d unless given.
+        scale: Multiplies q · k. Default: 1/√d.
         backend: "auto" takes the fastest exact way for what is given. "dense" serves every encoding, "sdpa" and "flex"
             are torch's fused kernels.
-        cache: holds earlier keys and values; k and v are added, and its window is kept.
+        cache: Holds earlier keys and values; k and v are added, and its window is kept.
         padding_mask: bool (B, Lk), True for real tokens. Padding is hidden, also later, when the cache holds it.
-        dropout: share of the weights that is dropped.
-        return_weights: whether to return the weights too, (B, H, Lq, Lk), as they are before dropout. "auto" then
+        dropout: Share of the weights that is dropped.
+        return_weights: Whether to return the weights too, (B, H, Lq, Lk), as they are before dropout. "auto" then
             takes "dense".
         embedded: True says that q, k and v come from an input that went through `encoding.embed`. It changes no number,
             and any encoding may come with it.
@@ -75,8 +76,8 @@ def attention(
         z, (B, H, Lq, d_v), in q's dtype, also under autocast; with `return_weights` a pair (z, weights).
 
     Raises:
-        TypeError: if an argument is of another kind, such as the name of an encoding, or a range of positions.
-        ValueError: if shapes do not match, if the backend cannot serve the encoding, if the encoding has the door
+        TypeError: If an argument is of another kind, such as the name of an encoding, or a range of positions.
+        ValueError: If shapes do not match, if the backend cannot serve the encoding, if the encoding has the door
             `embed` and `embedded` is False, or if a plan was made for something else.
 
     Example:
@@ -182,28 +183,35 @@ def attend(
         q: (B, H, Lq, d), after `encoding.query`.
         k: (B, Hk, Lk, d), after `encoding.key`; Hk divides H.
         v: (B, Hk, Lk, d_v).
-        encoding: whose `score_bias`, `rescale` and `mix` are applied.
+        encoding: Whose `score_bias`, `rescale` and `mix` are applied.
         qpos: (Lq,) or (B, Lq), or a `Span`; or the `Plan` of the pass, which says kpos, causal and mask as well.
-        kpos: (Lk,) or (B, Lk), or a `Span`; those of the queries unless given.
-        causal: whether a query sees only keys with kpos <= qpos.
+        kpos: (Lk,) or (B, Lk), or a `Span`. Default: those of the queries.
+        causal: Whether a query sees only keys with kpos <= qpos.
         mask: bool, True where a query may attend; broadcasts to (B, H, Lq, Lk).
-        scale: multiplies q · k; 1/√d unless given.
+        scale: Multiplies q · k. Default: 1/√d.
         backend: "dense" serves every encoding and stores the weights. "sdpa" is torch's fused kernel: a bias becomes
             further channels of q and k, or a near band and a number for all beyond it, and a float mask where an
             encoding has neither form. "flex" takes `score_bias` and `rescale` into its kernel and stores no matrix on a
             GPU; gradients of learned biases are slow there. "auto" takes the fastest of these. While torch.export or
             torch.func traces, that is "dense". Only "dense" has second derivatives.
-        dropout: share of the weights that is dropped; not with "flex".
-        return_weights: whether to return the weights too, as they are before dropout; with "dense" only.
+        dropout: Share of the weights that is dropped; not with "flex".
+        return_weights: Whether to return the weights too, as they are before dropout; with "dense" only.
 
     Returns:
         z, (B, H, Lq, d_v), in q's dtype, also under autocast; a query with nothing to attend to gets zeros. With
         `return_weights` a pair (z, weights), with weights (B, H, Lq, Lk).
 
     Raises:
-        TypeError: if an argument is of another kind.
-        ValueError: if shapes do not match, if a backend cannot serve the encoding, if there are no keys, if future keys
+        TypeError: If an argument is of another kind.
+        ValueError: If shapes do not match, if a backend cannot serve the encoding, if there are no keys, if future keys
             shall be seen by an encoding that is made for the past, or if a plan was made for something else.
+
+    Example:
+        >>> from posenc import RoPE, attend
+        >>> rope, pos = RoPE(64), torch.arange(5)
+        >>> q, k, v = torch.randn(3, 1, 8, 5, 64)  # (B, H, L, d) each
+        >>> attend(rope.query(q, pos), rope.key(k, pos), v, rope, pos).shape
+        torch.Size([1, 8, 5, 64])
     """
     _check_kinds(q, k, v, encoding, None)
     check_mask(mask, q, k)

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from posenc._attention.pairs import whole_bias, whole_score_mod
-from posenc._attention.plan import Plan, Positions
+from posenc._attention.plan import Plan
+from posenc._attention.spans import Positions
 from posenc._require import kind
 
 DOORS = ("embed", "query", "key", "score_bias", "rescale", "mix")
@@ -36,6 +37,18 @@ class Encoding(nn.Module):
     three take qpos (B, Lq) and kpos (B, Lk), always. What `score_bias` and `rescale` return takes index
     tensors b, h, i, j that broadcast to (B, H, Lq, Lk), so qpos[b, i] - kpos[b, j] is how far back a
     key lies, here and in flex_attention.
+
+    Example:
+        >>> from posenc import Encoding, attention
+        >>> class Recency(Encoding):  # a key loses half a logit with each position
+        ...     def score_bias(self, q, k, qpos, kpos):
+        ...         return lambda b, h, i, j: 0.5 * (kpos[b, j] - qpos[b, i])
+        >>> recency, pos = Recency(), torch.arange(5)
+        >>> recency.doors
+        ('score_bias',)
+        >>> q, k, v = torch.randn(3, 1, 2, 5, 4)
+        >>> attention(q, k, v, recency, pos).shape
+        torch.Size([1, 2, 5, 4])
     """
 
     score_bias: Callable[..., Any] | None = None
@@ -93,12 +106,42 @@ class Encoding(nn.Module):
         """
         return None
 
+    def offset_bias(self, q: Tensor, offset: Tensor) -> Tensor | None:
+        """b_ij as a function of the offset j - i, where it depends on nothing else; None if it does.
+
+        Where positions are spans, all biases are then a row of numbers, and a `KVCache` keeps it while a text grows.
+
+        Args:
+            q: (B, H, Lq, d), whose heads and dtype count.
+            offset: (n,), int64.
+
+        Returns:
+            (H, n), or None.
+        """
+        return None
+
+    def offset_state(self) -> tuple[Any, ...] | None:
+        """What `offset_bias` depends on besides offsets.
+
+        Returns:
+            Tensors and numbers; None if what it returns must not outlive one call.
+        """
+        return None
+
     def waves(self, pos: Tensor, dtype: torch.dtype) -> Any:
-        """What `query` and `key` take as `waves=`: whatever depends on positions alone, such as sines and cosines."""
+        """What `query` and `key` take as `waves=`: whatever depends on positions alone, such as sines and cosines.
+
+        It is a tensor, (L, n) or (B, 1, L, n), or a tuple of such, or of tuples. What a table holds for a position may
+        not depend on the others.
+        """
         return None
 
     def waves_state(self) -> tuple[Any, ...] | None:
-        """What a table depends on besides positions; None if a table must not outlive one call."""
+        """What `waves` depends on besides positions.
+
+        Returns:
+            Tensors and numbers; None if what it returns must not outlive one call.
+        """
         return None
 
     def embed(self, x: Tensor, pos: Tensor) -> Tensor:
@@ -181,6 +224,9 @@ class Encoding(nn.Module):
             kpos: (Lk,) or (B, Lk), or a `Span`. Default: the queries'.
             q: (B, H, Lq, d), after `query`; needed if the bias depends on contents, as Shaw's does.
             k: (B, H, Lk, d), after `key`. Default: q, if they are as many.
+
+        Returns:
+            A function (score, b, h, i, j) -> score.
 
         Raises:
             ValueError: If q is needed.

@@ -14,7 +14,9 @@ from torch.nn.functional import dropout as drop
 from torch.nn.functional import pad, scaled_dot_product_attention
 
 from posenc._attention.encoding import Encoding
-from posenc._attention.near_far import near_far
+from posenc._attention.kept import in_transform
+from posenc._attention.near_far import near_far, with_lse
+from posenc._attention.offsets import offset_matrix
 from posenc._attention.pairs import score_function
 from posenc._attention.plan import Plan
 from posenc._attention.scores import (
@@ -79,7 +81,7 @@ def sdpa(
         plan,
         scale,
         dropout,
-        pair_bias(encoding, q, per_head(k, q), *rows(q, plan)),
+        _bias(q, k, encoding, plan),
     ), None
 
 
@@ -131,6 +133,10 @@ def _fused(
         z = scaled_dot_product_attention(
             q, k, v, attn_mask=causal_lower_right(q.shape[2], k.shape[2]), **options
         )
+    elif (
+        bias is None and plan.pattern == "lower right" and _chunk_pays(q, k, v, dropout)
+    ):
+        z = _chunk(q, per_head(k, q), per_head(v, q), scale)
     else:
         allowed, blind = plan.open(q.device)
         if bias is not None:
@@ -142,6 +148,27 @@ def _fused(
         with _kernels(q, k):
             z = scaled_dot_product_attention(q, k, v, attn_mask=allowed, **options)
     return (z if blind is None else z.masked_fill(blind, 0.0))[..., :width].to(q.dtype)
+
+
+def _chunk_pays(q: Tensor, k: Tensor, v: Tensor, dropout: float) -> bool:
+    """Whether `_chunk` serves: on a CPU, where torch would make a mask of all pairs, and without gradients."""
+    grads = torch.is_grad_enabled() and any(x.requires_grad for x in (q, k, v))
+    plain = not (grads or dropout or torch.compiler.is_compiling() or in_transform(q))
+    return plain and q.dtype.itemsize >= 4 and q.shape[2] >= FEW
+
+
+def _chunk(q: Tensor, k: Tensor, v: Tensor, scale: float) -> Tensor:
+    """The last tokens of a text, which see all before them and, of their own, the triangle: two calls without a mask.
+
+    The log-sum-exp of the scores of both says which share of a row each gets.
+    """
+    past, kernel = (
+        k.shape[2] - q.shape[2],
+        torch.ops.aten._scaled_dot_product_flash_attention_for_cpu,
+    )
+    far, far_lse = kernel(q, k[:, :, :past], v[:, :, :past], 0.0, False, scale=scale)
+    own, own_lse = with_lse(q, k[:, :, past:], v[:, :, past:], scale)
+    return own.lerp(far, (far_lse - own_lse).sigmoid().to(q.dtype)[..., None])
 
 
 def _near_far(
@@ -161,6 +188,15 @@ def _near_far(
     return near_far(q, per_head(k, q), per_head(v, q), split, plan.causal, scale)
 
 
+def _bias(q: Tensor, k: Tensor, encoding: Encoding, plan: Plan) -> Tensor:
+    """b_ij of all pairs, from a number for each offset where that is possible."""
+    bias = offset_matrix(encoding, q, plan)
+    if bias is None:
+        return pair_bias(encoding, q, per_head(k, q), *rows(q, plan))
+    check_bias(bias, q, k)
+    return bias
+
+
 def _matrix_pays(q: Tensor, k: Tensor) -> bool:
     """Whether a matrix of biases costs less than any way around it."""
     return q.shape[2] < FEW or q.shape[2] * k.shape[2] < SMALL
@@ -169,14 +205,6 @@ def _matrix_pays(q: Tensor, k: Tensor) -> bool:
 def _wide_pays(q: Tensor, wide: Tensor) -> bool:
     """Whether further channels cost less than a matrix of biases: on a CPU, if they are not too many."""
     return q.is_cuda or wide.shape[-1] <= 2 * q.shape[-1]
-
-
-def in_transform(q: Tensor) -> bool:
-    """Whether a transform of torch.func is at work, such as vmap or jvp, which few fused kernels know."""
-    return (
-        not torch.compiler.is_compiling()
-        and torch._C._functorch.peek_interpreter_stack() is not None
-    )
 
 
 def _kernels(q: Tensor, k: Tensor) -> AbstractContextManager[Any]:

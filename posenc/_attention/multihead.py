@@ -10,7 +10,8 @@ from posenc._attention.cache import KVCache
 from posenc._attention.call import attention
 from posenc._attention.encoding import Encoding, opens, require_encoding
 from posenc._attention.kernels import Backend
-from posenc._attention.plan import Plan, Positions, Span
+from posenc._attention.plan import Plan
+from posenc._attention.spans import Positions, Span
 from posenc._require import kind, require_tensor
 
 

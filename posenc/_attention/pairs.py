@@ -7,7 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from posenc._attention.plan import Plan, Positions
+from posenc._attention.plan import Plan
+from posenc._attention.spans import Positions
 
 
 def whole_bias(

@@ -1,86 +1,38 @@
 """What a pass of attention knows before it begins: where queries and keys lie, and which query sees which key."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import lru_cache, reduce
-from operator import and_
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import torch
 from torch import Tensor
 
-from posenc._require import kind, require_broadcast, require_positions, require_tensor
+from posenc._attention.blocks import causal_blocks, mask_blocks, span_blocks
+from posenc._attention.kept import Kept, alike, count, may_keep, with_counts
+from posenc._attention.masks import (
+    Pattern,
+    allowed_mask,
+    check_mask_kind,
+    check_window,
+    open_mask,
+    pattern_of,
+)
+from posenc._attention.spans import (
+    Positions,
+    Span,
+    as_tensor,
+    equal,
+    known,
+    length_of,
+    readable,
+    signed,
+)
+from posenc._attention.waves import waves_ahead
+from posenc._require import require_broadcast, require_positions, require_tensor
 
 if TYPE_CHECKING:
     from torch.nn.attention.flex_attention import BlockMask
 
-Pattern = Literal["all", "triangle", "lower right", "mask"]
 Made = TypeVar("Made")
-
-
-@dataclass(frozen=True)
-class Span:
-    """Positions that follow one another: start, start + 1, … They are known without looking at a tensor.
-
-    Where positions are spans, attention knows which query sees which key without a mask, and asks no device, also
-    while a compiler traces.
-
-    Args:
-        start: The first position.
-        length: How many positions there are, 0 or more.
-
-    Raises:
-        TypeError: If one of them is no whole number.
-        ValueError: If length is negative.
-
-    Example:
-        >>> from posenc import Span
-        >>> Span(3, 4).tensor()
-        tensor([3, 4, 5, 6])
-        >>> Span.of(torch.tensor([3, 4, 5, 6]))
-        Span(start=3, length=4)
-    """
-
-    start: int
-    length: int
-
-    def __post_init__(self) -> None:
-        for name, value in (("start", self.start), ("length", self.length)):
-            if isinstance(value, bool) or not isinstance(value, int | torch.SymInt):
-                remedy = "use a whole number; Span.of(pos) reads one from a tensor of positions"
-                raise TypeError(f"{name} is {kind(value)}: {remedy}")
-        if not torch.compiler.is_compiling() and self.length < 0:
-            raise ValueError(
-                f"length is {self.length}: use how many positions there are, 0 or more"
-            )
-
-    @classmethod
-    def of(cls, pos: Tensor) -> "Span":
-        """The span of positions (L,), or (B, L) if all rows are the same, which are read from the device.
-
-        Raises:
-            ValueError: If positions do not follow one another.
-        """
-        require_positions(pos)
-        found = known(pos)
-        if not isinstance(found, Span):
-            raise ValueError(
-                "pos is no span, since its positions do not follow one another in whole steps of 1, or cannot be read "
-                "here: pass the tensor itself"
-            )
-        return found
-
-    @property
-    def end(self) -> int:
-        """The position after the last."""
-        return self.start + self.length
-
-    def tensor(self, device: torch.device | str | None = None) -> Tensor:
-        """The positions, (L,), int64."""
-        return torch.arange(self.start, self.end, device=device)
-
-
-Positions = Span | Tensor
 
 
 class Past(Protocol):
@@ -90,6 +42,7 @@ class Past(Protocol):
     sinks: int
     padded: bool
     known: object | None
+    kept: Kept
 
     def ahead(
         self, pos: Positions, padding_mask: Tensor | None = None
@@ -149,12 +102,14 @@ class Plan:
         self._padded = padding_mask is not None or (cache is not None and cache.padded)
         self._made: dict[Any, Any] = {}
         if padding_mask is not None:  # padding is at position -1
-            places = _signed(_tensor(new, padding_mask.device))
+            places = signed(as_tensor(new, padding_mask.device))
             new = places.where(padding_mask, -1)
         self._new = new
         self._came = new if cache is None or self._padded else known(new)
         self._keys = new if cache is None else cache.ahead(self._came, padding_mask)
         self._cached = cache is not None
+        self.kept = None if cache is None else cache.kept
+        """Where tables are kept from one pass to the next: in the cache."""
         self._before = None if cache is None else cache.known
         self._after = None if torch.compiler.is_compiling() else object()
         self._writes = _writes(self._own)
@@ -219,26 +174,57 @@ class Plan:
         return self.queries, self.keys
 
     def qpos(self, device: torch.device | None = None) -> Tensor:
-        """Where the queries lie, (L,) or (B, L), for an encoding to look up: padding is at 0."""
+        """Where the queries lie, for an encoding to look up.
+
+        Args:
+            device: Where it is wanted. Default: where positions are, or the CPU.
+
+        Returns:
+            (L,) or (B, L); padding is at 0.
+        """
         pos: Any = self._own["pos"]
         return self._once(("qpos", device), lambda: self._places(pos, device))
 
     def kpos(self, device: torch.device | None = None) -> Tensor:
-        """Where all keys lie, (L,) or (B, L), those in the cache included."""
+        """Where all keys lie, those in the cache included.
+
+        Args:
+            device: Where it is wanted. Default: where positions are, or the CPU.
+
+        Returns:
+            (L,) or (B, L); padding is at 0.
+        """
         return self._shared("kpos", self._keys, device)
 
     def new_kpos(self, device: torch.device | None = None) -> Tensor:
-        """Where the keys lie that come with the queries, (L,) or (B, L)."""
+        """Where the keys lie that come with the queries.
+
+        Args:
+            device: Where it is wanted. Default: where positions are, or the CPU.
+
+        Returns:
+            (L,) or (B, L); padding is at 0.
+        """
         return self._shared("new_kpos", self._new, device)
 
     def allowed(self, device: torch.device | None = None) -> Tensor | None:
-        """Where a query may attend: bool, which broadcasts to (B, H, Lq, Lk); None is everywhere."""
+        """Where a query may attend.
+
+        Args:
+            device: Where it is wanted. Default: where positions are, or the CPU.
+
+        Returns:
+            bool, which broadcasts to (B, H, Lq, Lk); None is everywhere.
+        """
         return self._once(("allowed", device), lambda: self._find_allowed(device))
 
     def open(
         self, device: torch.device | None = None
     ) -> tuple[Tensor | None, Tensor | None]:
         """The same for kernels that differ on a query that sees no key: here it sees all, and is named.
+
+        Args:
+            device: Where it is wanted. Default: where positions are, or the CPU.
 
         Returns:
             `allowed`, in which every query sees a key, and bool (…, Lq, 1), True for those that see none, or None
@@ -249,7 +235,16 @@ class Plan:
     def blocks(
         self, batch: int, heads: int, device: torch.device
     ) -> "BlockMask | None":
-        """The blocks of queries and keys that flex_attention has to look at."""
+        """The blocks of queries and keys that flex_attention has to look at.
+
+        Args:
+            batch: How many texts there are.
+            heads: How many heads queries have.
+            device: Where it is wanted.
+
+        Returns:
+            The block mask; None is everywhere.
+        """
         if self._block_mask is not None:
             return self._block_mask
         return self._once(
@@ -263,23 +258,47 @@ class Plan:
             encoding: Whose table it is.
             pos: What `qpos`, `kpos` or `new_kpos` returned.
             x: What is turned, whose dtype decides how exact the table has to be.
+
+        Returns:
+            What `encoding.waves` returns.
         """
         dtype = torch.promote_types(x.dtype, torch.float32)
         state = encoding.waves_state()
         if state is None:
             return encoding.waves(pos, dtype)
-        state += tuple(_count(x) for x in state if isinstance(x, Tensor))
+        counted = with_counts(state)
         for places, kept, at, found in self._made.setdefault("waves", []):
-            if places is pos and kept == dtype and _alike(at, state):
+            if places is pos and kept == dtype and alike(at, counted):
                 return found
-        found = encoding.waves(pos, dtype)
-        self._made["waves"].append((pos, dtype, state, found))
+        found = self._waves_ahead(encoding, state, pos, dtype)
+        found = encoding.waves(pos, dtype) if found is None else found
+        self._made["waves"].append((pos, dtype, counted, found))
         return found
 
+    def _waves_ahead(
+        self, encoding: Any, state: tuple[Any, ...], pos: Tensor, dtype: torch.dtype
+    ) -> Any:
+        """The waves of a new token from a table for the tokens to come, which lies in the cache; None without one."""
+        if self.kept is None or self._padded or pos.shape != (1,) or not may_keep(pos):
+            return None
+        here = self.queries
+        if not isinstance(here, Span) or pos is not self.qpos(pos.device):
+            return None
+        return waves_ahead(self.kept, encoding, state, here.start, dtype, pos.device)
+
     def extend(self, cache: Any, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """Adds the keys and values that come to a layer's cache, which `check` has seen, and returns all of them."""
+        """Adds the keys and values that come to a layer's cache, which `check` has seen.
+
+        Args:
+            cache: The layer's `KVCache`.
+            k: (B, Hk, L, d), as it is to be held.
+            v: (B, Hk, L, d_v).
+
+        Returns:
+            All keys and values that are held.
+        """
         same = self._before is not None and self._before is cache.known
-        pos = self._once(("come", k.device), lambda: _tensor(self._new, k.device))
+        pos = self._once(("come", k.device), lambda: as_tensor(self._new, k.device))
         k, v, _ = cache.add(k, v, pos, self._came, self._own["padding_mask"])
         if same:  # then layers with the same past have got the same tokens
             cache.known = self._after
@@ -293,7 +312,7 @@ class Plan:
         cache: Past | None = None,
         whole: bool = False,
     ) -> None:
-        """Raises ValueError unless a layer fits: its shapes, its device, and its cache as it stands before.
+        """A layer fits: its shapes, its device, and its cache as it stands before.
 
         Args:
             q: (B, H, Lq, d).
@@ -301,6 +320,9 @@ class Plan:
             v: (B, Hk, Lk, d_v).
             cache: The layer's.
             whole: Whether k and v are all keys already, those in the cache included.
+
+        Raises:
+            ValueError: If something does not fit.
         """
         _check_cache(self, cache, whole)
         _check_unchanged(self._writes, self._own)
@@ -328,65 +350,22 @@ class Plan:
         return self._once((name, device), lambda: self._places(pos, device))
 
     def _places(self, pos: Positions, device: torch.device | None) -> Tensor:
-        pos = _tensor(pos, device)
-        return _signed(pos).clamp(min=0) if self._padded else pos
+        pos = as_tensor(pos, device)
+        return signed(pos).clamp(min=0) if self._padded else pos
 
     def _find_pattern(self) -> Pattern:
         if self.mask is not None or self._padded or self._block_mask is not None:
             return "mask"
-        queries, keys = self.queries, self.keys
-        if not (isinstance(queries, Span) and isinstance(keys, Span)):
-            if self._window is not None:
-                return "mask"
-            return (
-                "all"
-                if not self._causal
-                else "triangle"
-                if _rises(queries, keys)
-                else "mask"
-            )
-        if self._window is not None and not self._in_sight(queries, keys, self._window):
-            return "mask"
-        if not self._causal:
-            return "all"
-        if queries.start == keys.start and queries.length == keys.length:
-            return "triangle"
-        if keys.end <= queries.start + 1:
-            return "all"
-        return (
-            "lower right"
-            if queries.end == keys.end and queries.length < keys.length
-            else "mask"
-        )
-
-    def _in_sight(self, queries: Span, keys: Span, window: int) -> bool:
-        """Whether the window hides nothing that causality would show."""
-        near = queries.end - 1 - keys.start < window
-        return near if self._causal else near and keys.end - 1 - queries.start < window
+        return pattern_of(self.queries, self.keys, self._causal, self._window)
 
     def _find_allowed(self, device: torch.device | None) -> Tensor | None:
         if self.pattern == "all" or self._block_mask is not None:
             return None
-        masks = (
-            []
-            if self.mask is None
-            else [self.mask if self.mask.ndim > 1 else self.mask[None]]
-        )
-        qpos, kpos = (
-            _rows(_signed(pos)) for pos in (self.qpos(device), self.kpos(device))
-        )
-        if self._causal:
-            past = kpos[..., None, :] <= qpos[..., :, None]  # (Lq, Lk), or (B, Lq, Lk)
-            masks.append(past if past.ndim == 2 else past[:, None])
-        if self._window is not None:
-            held = _rows(_signed(_tensor(self._keys, device)))
-            masks.append(sliding_window(qpos, held, self._window, self._sinks))
-        if self._padded:
-            held = _signed(_tensor(self._keys, device)) >= 0
-            masks.append(
-                held[None] if held.ndim == 1 else held[:, None, None]
-            )  # (1, Lk), or (B, 1, 1, Lk)
-        return reduce(and_, masks) if masks else None
+        held = as_tensor(self._keys, device) if self._hides_by_place else None
+        return allowed_mask(
+            self.qpos(device), self.kpos(device), held, causal=self._causal, mask=self.mask, window=self._window,
+            sinks=self._sinks, padded=self._padded,
+        )  # fmt: skip
 
     def _find_open(
         self, device: torch.device | None
@@ -394,14 +373,7 @@ class Plan:
         allowed = self.allowed(device)
         if allowed is None or self.pattern != "mask":
             return allowed, None
-        blind = ~allowed.any(-1, keepdim=True)
-        if readable(blind):
-            try:
-                if not blind.any():
-                    return allowed, None
-            except RuntimeError:  # under torch.func.vmap there is no one answer
-                pass
-        return allowed | blind, blind
+        return open_mask(allowed)
 
     def _find_blocks(
         self, batch: int, heads: int, device: torch.device
@@ -409,233 +381,36 @@ class Plan:
         if self.pattern == "all":
             return None
         queries, keys = self.queries, self.keys
-        if (
-            self.mask is None
-            and not self._padded
-            and isinstance(queries, Span)
-            and isinstance(keys, Span)
-        ):
-            sizes = (
-                queries.length,
-                keys.length,
-                self._causal,
-                self._window,
-                self._sinks,
-            )
-            if not torch.compiler.is_compiling():
-                return span_blocks(
-                    queries.start - keys.start, keys.start, *sizes, str(device)
-                )
-        from torch.nn.attention.flex_attention import create_block_mask
-
-        if self.mask is None and self._window is None and not self._padded:
-            return create_block_mask(
-                *self._causal_mod(batch, device), device=str(device)
-            )
+        bare = self.mask is None and not self._padded
+        spans = isinstance(queries, Span) and isinstance(keys, Span)
+        if bare and spans and not torch.compiler.is_compiling():
+            assert isinstance(queries, Span) and isinstance(keys, Span)
+            hidden = self._causal, self._window, self._sinks
+            ahead, sizes = queries.start - keys.start, (queries.length, keys.length)
+            return span_blocks(ahead, keys.start, *sizes, *hidden, str(device))
+        if bare and self._window is None:
+            return causal_blocks(self.qpos(device), self.kpos(device), batch)
         allowed = self.allowed(device)
         assert allowed is not None
-        lengths = self.lengths
-        shape = (
-            allowed.shape[0] if allowed.ndim == 4 else 1,
-            allowed.shape[-3] if allowed.ndim > 2 else 1,
-            *lengths,
-        )
-        wanted = allowed.expand(shape)
-        one_text, one_head = shape[0] == 1, shape[1] == 1
+        return mask_blocks(allowed, self.lengths, batch, heads)
 
-        def mask_mod(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
-            return wanted[0 * b if one_text else b, 0 * h if one_head else h, i, j]
-
-        return create_block_mask(
-            mask_mod,
-            None if one_text else batch,
-            None if one_head else heads,
-            *lengths,
-            device=str(device),
-        )
-
-    def _causal_mod(
-        self, batch: int, device: torch.device
-    ) -> tuple[Any, int | None, None, int, int]:
-        """Causality of positions in any order, without a mask of all pairs; and the sizes of its block mask."""
-        qpos, kpos = (
-            _rows(_signed(pos)) for pos in (self.qpos(device), self.kpos(device))
-        )
-        if qpos.ndim == kpos.ndim == 1:
-            return (lambda b, h, i, j: kpos[j] <= qpos[i]), None, None, *self.lengths
-        rows, columns = qpos.expand(batch, -1), kpos.expand(batch, -1)
-        return (
-            (lambda b, h, i, j: columns[b, j] <= rows[b, i]),
-            batch,
-            None,
-            *self.lengths,
-        )
+    @property
+    def _hides_by_place(self) -> bool:
+        """Whether it counts at which positions keys are held, padding at -1."""
+        return self._padded or self._window is not None
 
     @property
     def lengths(self) -> tuple[int, int]:
         """How many queries and keys there are, those in the cache included."""
-        return _length(self._own["pos"]), _length(self._keys)  # type: ignore[arg-type]
-
-
-def sliding_window(qpos: Tensor, kpos: Tensor, window: int, sinks: int = 0) -> Tensor:
-    """The mask of a window: a query sees keys less than `window` positions away, and the first `sinks`.
-
-    Args:
-        qpos: (Lq,) or (B, Lq).
-        kpos: (Lk,) or (B, Lk).
-        window: In positions, 1 or more. With causality a query sees `window` keys, itself included.
-        sinks: Keys at positions below this stay in sight. Default: 0.
-
-    Returns:
-        The `mask` of `attention`, bool, (Lq, Lk), or (B, 1, Lq, Lk) if positions are batched.
-
-    Raises:
-        ValueError: If window is below 1, or sinks below 0.
-
-    Example:
-        >>> from posenc import sliding_window
-        >>> sliding_window(torch.arange(4), torch.arange(4), 2).tril().int()
-        tensor([[1, 0, 0, 0],
-                [1, 1, 0, 0],
-                [0, 1, 1, 0],
-                [0, 0, 1, 1]], dtype=torch.int32)
-    """
-    check_window(window, sinks)
-    near = (qpos[..., :, None] - kpos[..., None, :]).abs() < window  # (…, Lq, Lk)
-    near = near | (kpos < sinks)[..., None, :]
-    return near if near.ndim == 2 else near[:, None]
-
-
-@lru_cache(maxsize=64)
-def span_blocks(
-    ahead: int, first: int, queries: int, keys: int, causal: bool, window: int | None, sinks: int, device: str
-) -> "BlockMask":  # fmt: skip
-    """The block mask of two spans, which is the same whenever these numbers are: query 0 lies `ahead` of key 0."""
-    from torch.nn.attention.flex_attention import create_block_mask
-
-    shift = torch.tensor(
-        ahead, device=device
-    )  # a tensor, so that one program serves every number
-
-    def mask_mod(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
-        distance = i + shift - j
-        seen = distance >= 0 if causal else distance == distance
-        if window is not None:
-            seen = seen & ((distance.abs() < window) | (j < sinks - first))
-        return seen
-
-    return create_block_mask(mask_mod, None, None, queries, keys, device=device)
-
-
-def known(pos: Positions) -> Positions:
-    """The span that positions are, where their numbers can be read and are one."""
-    if (
-        isinstance(pos, Span)
-        or pos.is_floating_point()
-        or not readable(pos)
-        or pos.numel() == 0
-    ):
-        return pos
-    try:
-        places = _signed(pos)
-        first = places.flatten()[0]
-        same = (places - first == torch.arange(pos.shape[-1], device=pos.device)).all()
-        if pos.device.type == "cpu":
-            return Span(int(first), pos.shape[-1]) if same else pos
-        start, fits = torch.stack(
-            (first.long(), same.long())
-        ).tolist()  # one wait for the device
-    except RuntimeError:  # under torch.func.vmap there is no one answer
-        return pos
-    return Span(start, pos.shape[-1]) if fits else pos
-
-
-def readable(x: Tensor) -> bool:
-    """Whether numbers may be looked at: not while a compiler traces, and not on a device that records."""
-    if torch.compiler.is_compiling() or torch.jit.is_tracing() or x.is_meta:  # type: ignore[attr-defined]
-        return False
-    return not (x.is_cuda and torch.cuda.is_current_stream_capturing())
-
-
-def _rises(queries: Positions, keys: Positions) -> bool:
-    """Whether kpos <= qpos is the lower triangle that `is_causal` means: equal positions that rise."""
-    if (
-        not (isinstance(queries, Tensor) and isinstance(keys, Tensor))
-        or queries.shape != keys.shape
-    ):
-        return False
-    if not readable(queries):
-        return False
-    try:
-        return (queries is keys or torch.equal(queries, keys)) and bool(
-            (_signed(queries).diff() > 0).all()
-        )
-    except RuntimeError:  # under torch.func.vmap there is no one answer
-        return False
-
-
-def _tensor(pos: Positions, device: torch.device | None) -> Tensor:
-    return pos.tensor(device) if isinstance(pos, Span) else pos
-
-
-def _length(pos: Positions) -> int:
-    return pos.length if isinstance(pos, Span) else pos.shape[-1]
-
-
-def _signed(pos: Tensor) -> Tensor:
-    """Positions whose differences may be negative."""
-    return pos if pos.dtype.is_signed else pos.long()
-
-
-def _rows(pos: Tensor) -> Tensor:
-    """(L,) where all sequences share one row, which their strides tell."""
-    return (
-        pos[0] if pos.ndim == 2 and (pos.shape[0] == 1 or pos.stride(0) == 0) else pos
-    )
-
-
-def _alike(one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
-    """Whether two states are the same objects, or equal numbers."""
-    return all(
-        a is b if isinstance(a, Tensor) else a == b
-        for a, b in zip(one, other, strict=True)
-    )
+        return length_of(self._own["pos"]), length_of(self._keys)  # type: ignore[arg-type]
 
 
 def _writes(own: dict[str, Any]) -> dict[str, int]:
     """How often tensors were written to in place, where torch counts that."""
-    return {name: _count(x) for name, x in own.items() if isinstance(x, Tensor)}
-
-
-def _count(x: Tensor) -> int:
-    return 0 if torch.compiler.is_compiling() or x.is_inference() else x._version
+    return {name: count(x) for name, x in own.items() if isinstance(x, Tensor)}
 
 
 # ---- checks of input -------------------------------------------------------------------------------------------------
-
-
-def check_window(value: int | None, sinks: int) -> None:
-    """A window holds at least the token itself."""
-    if value is not None and value < 1:
-        raise ValueError(
-            f"window is {value}, but a token sees itself: use 1 or more, or None for all tokens"
-        )
-    if sinks < 0:
-        raise ValueError(
-            f"sinks is {sinks}: use the number of first tokens to keep, 0 for none"
-        )
-
-
-def check_mask_kind(name: str, mask: Any) -> None:
-    """A mask is a bool tensor."""
-    if mask is None:
-        return
-    require_tensor(mask, name, "use a bool tensor; causality alone is causal=True")
-    if mask.dtype != torch.bool:
-        raise ValueError(
-            f"{name} is {mask.dtype}, but it says where a query may attend: use a bool mask, such as mask == 0 "
-            f"for one that is added to the scores; what is added to scores is an encoding's score_bias"
-        )
 
 
 def _check_parts(
@@ -652,7 +427,7 @@ def _check_parts(
             "padding_mask",
             "use a bool tensor; causality alone is causal=True",
         )
-        length = _length(kpos)
+        length = length_of(kpos)
         fits = torch.compiler.is_exporting() or (
             padding_mask.ndim == 2 and padding_mask.shape[1] == length
         )
@@ -673,8 +448,8 @@ def _check_unchanged(before: dict[str, int], own: dict[str, Any]) -> None:
     if torch.compiler.is_compiling():
         return
     after = _writes(own)
-    for name, count in before.items():
-        if after[name] != count:
+    for name, times in before.items():
+        if after[name] != times:
             raise ValueError(
                 f"{name} was changed in place after the plan was made: make a new Plan for each pass, or give it a "
                 f"tensor of its own"
@@ -719,21 +494,12 @@ def same_future(plan: Plan, cache: Any) -> bool:
     return equal(keys, plan._keys)
 
 
-def equal(one: Tensor, other: Tensor) -> bool:
-    """Whether two tensors hold the same numbers, in one shape, on one device, which has to be waited for."""
-    return (
-        one.shape == other.shape
-        and one.device == other.device
-        and torch.equal(one, other.to(one.dtype))
-    )
-
-
 def _check_sizes(plan: Plan, q: Tensor, k: Tensor, whole: bool) -> None:
     """As many positions as vectors, for as many sequences, and a mask of their shape."""
     if torch.compiler.is_exporting():
         return
     queries, keys = plan.lengths
-    came = keys if whole else _length(plan._new)
+    came = keys if whole else length_of(plan._new)
     for name, x, length in (("q", q, queries), ("k", k, came)):
         if x.shape[2] != length:
             raise ValueError(

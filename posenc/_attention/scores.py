@@ -7,8 +7,10 @@ import torch
 from torch import Tensor
 
 from posenc._attention.encoding import Encoding, require_encoding
+from posenc._attention.masks import check_mask_kind
 from posenc._attention.pairs import bias_of_pairs, pair_index
-from posenc._attention.plan import Plan, Positions, Span, check_mask_kind, readable
+from posenc._attention.plan import Plan
+from posenc._attention.spans import Positions, Span, readable
 from posenc._require import require_broadcast, require_positions, require_tensor
 
 
@@ -21,17 +23,17 @@ def attention_scores(
     Args:
         q: (B, H, Lq, d), after `encoding.query`.
         k: (B, Hk, Lk, d), after `encoding.key`; Hk divides H.
-        encoding: whose `score_bias` and `rescale` are applied.
+        encoding: Whose `score_bias` and `rescale` are applied.
         qpos: (Lq,) or (B, Lq), or a `Span`; or a `Plan` for both.
         kpos: (Lk,) or (B, Lk), or a `Span`. Default: the queries'.
-        scale: multiplies q · k; 1/√d unless given.
+        scale: Multiplies q · k. Default: 1/√d.
 
     Returns:
         (B, H, Lq, Lk), at least float32, also under autocast; nothing is masked.
 
     Raises:
-        TypeError: if an argument is of another kind.
-        ValueError: if shapes do not match.
+        TypeError: If an argument is of another kind.
+        ValueError: If shapes do not match.
 
     Example:
         >>> from posenc import ALiBi, attention_scores
@@ -66,19 +68,19 @@ def attention_weights(
     Args:
         q: (B, H, Lq, d), after `encoding.query`.
         k: (B, Hk, Lk, d), after `encoding.key`; Hk divides H.
-        encoding: whose `score_bias` and `rescale` are applied.
+        encoding: Whose `score_bias` and `rescale` are applied.
         qpos: (Lq,) or (B, Lq), or a `Span`; or a `Plan`, which says the mask and causality as well.
         kpos: (Lk,) or (B, Lk), or a `Span`. Default: the queries'.
-        causal: whether a query sees only keys with kpos <= qpos.
+        causal: Whether a query sees only keys with kpos <= qpos.
         mask: bool, True where a query may attend; broadcasts to (B, H, Lq, Lk).
-        scale: multiplies q · k; 1/√d unless given.
+        scale: Multiplies q · k. Default: 1/√d.
 
     Returns:
         (B, H, Lq, Lk), at least float32. A row sums to 1, or to 0 where there is nothing to attend to.
 
     Raises:
-        TypeError: if an argument is of another kind.
-        ValueError: if shapes do not match, or if a plan was made for something else.
+        TypeError: If an argument is of another kind.
+        ValueError: If shapes do not match, or if a plan was made for something else.
 
     Example:
         >>> from posenc import NoPE, attention_weights

@@ -24,7 +24,8 @@ from posenc._attention.cache import KVCache
 from posenc._attention.call import attention
 from posenc._attention.encoding import Encoding
 from posenc._attention.kernels import BACKENDS, Backend
-from posenc._attention.plan import Plan, Span
+from posenc._attention.plan import Plan
+from posenc._attention.spans import Span
 from posenc.lab.results import Result, provenance, put
 from posenc.pictures.table import Table
 from posenc.schemes.registry import ENCODINGS

@@ -1,6 +1,7 @@
 """Attention with linear biases: distance costs logits, at a fixed rate per head (Press et al., 2022)."""
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -139,8 +140,7 @@ class ALiBi(Encoding):
     def score_bias(
         self, q: Tensor, k: Tensor, qpos: Tensor, kpos: Tensor
     ) -> Callable[..., Tensor]:  # fmt: skip
-        require_same_heads(self, self.heads, q)
-        slope = self.slope.to(torch.promote_types(q.dtype, torch.float32))  # (H,)
+        slope = self._slopes(q)  # (H,)
         once = alike(qpos, kpos)
 
         def f(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
@@ -148,6 +148,12 @@ class ALiBi(Encoding):
             return alibi(kpos[b, j] - qpos[b, i], slope[h], symmetric=self.symmetric)
 
         return f
+
+    def offset_bias(self, q: Tensor, offset: Tensor) -> Tensor:
+        return alibi(offset, self._slopes(q)[:, None], symmetric=self.symmetric)
+
+    def offset_state(self) -> tuple[Any, ...]:
+        return self.slope, self.symmetric
 
     def widen(
         self, q: Tensor, k: Tensor, plan: Plan, scale: float
@@ -161,15 +167,18 @@ class ALiBi(Encoding):
         """
         if self.symmetric:
             return None
-        require_same_heads(self, self.heads, q)
+        slope = self._slopes(q) / scale
         pos = plan.kpos(k.device)
         back = pos - pos.amax(-1, keepdim=True)  # near keys have small numbers, about
         half = k.dtype.itemsize == 2
         digits = _digits(back, plan, k.dtype) if half else {1.0: back}
         if not digits:
             return None
-        slope = self.slope.to(torch.promote_types(q.dtype, torch.float32)) / scale
         return _with_channels(q, k, slope, digits, terms=3 if half else 1)
+
+    def _slopes(self, q: Tensor) -> Tensor:
+        require_same_heads(self, self.heads, q)
+        return self.slope.to(torch.promote_types(q.dtype, torch.float32))
 
     def reset_parameters(self) -> None:
         """Restores `alibi_slopes`; slopes that were given stay as they are."""

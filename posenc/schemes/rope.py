@@ -108,7 +108,14 @@ def rotate_by(
 def _waves(angle: Tensor, dtype: torch.dtype, scale: float | Tensor = 1.0) -> Waves:
     """Cosines and sines, times `scale`; the angles keep their precision."""
     angle = angle.to(torch.promote_types(angle.dtype, dtype))
-    return (scale * angle.cos()).to(dtype), (scale * angle.sin()).to(dtype)
+    cos, sin = angle.cos(), angle.sin()
+    if not _is_one(scale):
+        cos, sin = scale * cos, scale * sin
+    return cos.to(dtype), sin.to(dtype)
+
+
+def _is_one(scale: float | Tensor) -> bool:
+    return not isinstance(scale, Tensor) and scale == 1
 
 
 def _rotate_with(x: Tensor, cos: Tensor, sin: Tensor, layout: Layout) -> Tensor:
@@ -295,19 +302,20 @@ def _rotated(
     rope: RoPE, x: Tensor, pos: Tensor, scale: float | Tensor, waves: Waves | None
 ) -> Tensor:
     """The first `rotary_dim` channels, rotated and scaled, and the others as they are."""
-    part, rest = x[..., : rope.rotary_dim], x[..., rope.rotary_dim :]
+    if rope.rotary_dim < rope.head_dim:
+        part, rest = x.tensor_split((rope.rotary_dim,), -1)
+        return torch.cat((_rotated_whole(rope, part, pos, scale, waves), rest), -1)
+    return _rotated_whole(rope, x, pos, scale, waves)
+
+
+def _rotated_whole(
+    rope: RoPE, x: Tensor, pos: Tensor, scale: float | Tensor, waves: Waves | None
+) -> Tensor:
     if waves is None:
         freq = rope._frequencies(pos)
-        part = rotate(part, pos, freq, layout=rope.layout, scale=scale)
-    else:
-        scale = _insert_heads(scale, x) if isinstance(scale, Tensor) else scale
-        cos, sin = (
-            waves
-            if isinstance(scale, float) and scale == 1
-            else (scale * wave for wave in waves)
-        )
-        part = _rotate_with(part, cos, sin, rope.layout)
-    return torch.cat((part, rest), -1) if rest.shape[-1] else part
+        return rotate(x, pos, freq, layout=rope.layout, scale=scale)
+    cos, sin = waves if _is_one(scale) else (scale * wave for wave in waves)
+    return _rotate_with(x, cos, sin, rope.layout)
 
 
 # What a module shows, loads and refuses

@@ -1,6 +1,7 @@
 """T5's relative bias: a learned number for each head and bucket (Raffel et al., 2020)."""
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -132,6 +133,13 @@ class T5Bias(Encoding):
             return value[offset + reach, h]
 
         return f
+
+    def offset_bias(self, q: Tensor, offset: Tensor) -> Tensor:
+        reach = self.max_distance
+        return self._by_offset(q).T[:, offset.clamp(-reach, reach) + reach]  # (H, n)
+
+    def offset_state(self) -> tuple[Any, ...]:
+        return self.table, self.buckets, self.max_distance, self.bidirectional
 
     def split(self, q: Tensor, plan: Plan) -> Split:
         """Beyond max_distance all offsets have one value, so it needs no matrix."""

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from posenc._require import require_even, require_positions
 from posenc.schemes.layout import Layout
-from posenc.schemes.rope import RoPE, Waves
+from posenc.schemes.rope import RoPE
 
 
 def xpos_radius(
@@ -146,21 +146,38 @@ class XPos(RoPE):
             "configurations have no radii: use RoPE.from_config, or XPos(…)"
         )
 
-    def query(self, q: Tensor, pos: Tensor, waves: Waves | None = None) -> Tensor:
+    def query(self, q: Tensor, pos: Tensor, waves: Any = None) -> Tensor:
         """q (B, H, L, d), pos (L,) or (B, L) -> rotated, times the radius, like q."""
-        return self._rotate(q, pos, self._radius(q, pos), waves)
+        return self._faded(q, pos, waves, of_keys=False)
 
-    def key(self, k: Tensor, pos: Tensor, waves: Waves | None = None) -> Tensor:
+    def key(self, k: Tensor, pos: Tensor, waves: Any = None) -> Tensor:
         """k (B, H, L, d), pos (L,) or (B, L) -> rotated, over the radius, like k."""
-        return self._rotate(k, pos, 1 / self._radius(k, pos), waves)
+        return self._faded(k, pos, waves, of_keys=True)
 
-    def _radius(self, x: Tensor, pos: Tensor) -> Tensor:
+    def waves(self, pos: Tensor, dtype: torch.dtype = torch.float32) -> Any:
+        """The cos and sin of queries, times the radius, and those of keys, over it."""
+        radius = self._radius(pos, dtype)
+        radius = radius if radius.ndim < 3 else radius[:, None]
+        cos, sin = super().waves(pos, dtype)
+        inverse = 1 / radius
+        return (radius * cos, radius * sin), (inverse * cos, inverse * sin)
+
+    def waves_state(self) -> tuple[Any, ...] | None:
+        state, shape = super().waves_state(), (self.gamma, self.scale_base, self.centre)
+        return None if state is None else (*state, *shape)
+
+    def _faded(self, x: Tensor, pos: Tensor, waves: Any, *, of_keys: bool) -> Tensor:
         require_positions(pos)
         reach = xpos_reach(x.dtype, self.gamma, self.scale_base)
         _check_within_reach(pos, self.centre, reach, x.dtype)
-        wide = torch.promote_types(x.dtype, torch.float32)
+        if waves is not None:
+            return self._rotate(x, pos, 1.0, waves[1 if of_keys else 0])
+        radius = self._radius(pos, torch.promote_types(x.dtype, torch.float32))
+        return self._rotate(x, pos, 1 / radius if of_keys else radius)
+
+    def _radius(self, pos: Tensor, dtype: torch.dtype) -> Tensor:
         shape = self.gamma, self.scale_base, self.centre
-        return xpos_radius(pos, self.head_dim, *shape, dtype=wide)
+        return xpos_radius(pos, self.head_dim, *shape, dtype=dtype)
 
     def extra_repr(self) -> str:
         own = f"gamma={self.gamma}, scale_base={self.scale_base}, centre={self.centre}"
@@ -196,7 +213,8 @@ def _check_within_reach(
     """Radii stay normal numbers. Positions are read only where that costs nothing."""
     if torch.compiler.is_compiling() or pos.device.type != "cpu" or pos.numel() == 0:
         return
-    far = (pos.double() - centre).abs().max().item()
+    ends = (pos,) if pos.numel() == 1 else pos.double().aminmax()
+    far = max(abs(end.item() - centre) for end in ends)
     if far > limit:
         raise ValueError(
             f"a position lies {far:g} from centre={centre}, and beyond {limit:.0f} radii leave the numbers of {dtype}: "

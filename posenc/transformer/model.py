@@ -15,8 +15,9 @@ from posenc._attention.cache import KVCache
 from posenc._attention.call import attention
 from posenc._attention.encoding import Encoding
 from posenc._attention.kernels import Backend
-from posenc._attention.plan import Plan, Positions, Span, same_future
+from posenc._attention.plan import Plan, same_future
 from posenc._attention.scores import check_direction
+from posenc._attention.spans import Positions, Span
 from posenc._require import kind
 from posenc.schemes.registry import ENCODINGS
 from posenc.transformer import decoding, storage
@@ -25,10 +26,20 @@ from posenc.transformer.memory import Memory, following
 
 @dataclass(frozen=True)
 class Config:
-    """Everything that makes a `Transformer`, but its weights; what its keywords mean is said there.
+    """Everything that makes a `Transformer`, but its weights.
+
+    Args:
+        vocabulary, layers, model_dim, heads, kv_heads, hidden: Sizes, as for `Transformer`.
+        length, every_layer, shared, causal, tied, window, sinks: As for `Transformer`.
+        scale, dropout, attention_dropout, backend: As for `Transformer`.
 
     Raises:
-        ValueError: if sizes are below 1 or do not divide, or a number is out of range.
+        ValueError: If sizes are below 1 or do not divide, or a number is out of range.
+
+    Example:
+        >>> from posenc import Transformer
+        >>> Transformer(256, layers=2, window=64).config.window
+        64
     """
 
     vocabulary: int
@@ -150,30 +161,31 @@ class Transformer(nn.Module):
     torch.manual_seed gives all encodings the same other weights.
 
     Args:
-        vocabulary: number of different tokens.
-        layers: number of blocks (4).
-        model_dim: D, channels of the stream (128).
-        heads: H, heads of the queries (4).
-        kv_heads: heads of keys and values, a divisor of `heads`; as many as those unless given.
-        hidden: channels inside the MLP; 4 · model_dim unless given.
-        encoding: a name in ENCODINGS, an `Encoding`, or a function that makes one from the keywords model_dim,
-            heads, head_dim and length ("rope").
-        length: positions of a learned table (512).
-        every_layer: whether an additive encoding is added in each layer, to the input of the query and key
+        vocabulary: Number of different tokens.
+        layers: Number of blocks. Default: 4.
+        model_dim: D, channels of the stream. Default: 128.
+        heads: H, heads of the queries. Default: 4.
+        kv_heads: Heads of keys and values, a divisor of `heads`. Default: `heads`.
+        hidden: Channels inside the MLP. Default: 4 · model_dim.
+        encoding: A name in ENCODINGS, an `Encoding`, or a function that makes one from the keywords model_dim,
+            heads, head_dim and length. Default: "rope".
+        length: Positions of a learned table. Default: 512.
+        every_layer: Whether an additive encoding is added in each layer, to the input of the query and key
             projections only, so that the stream stays free of position (Press et al., 2021, section 5). Otherwise
-            it is added once, to the input.
-        shared: whether all layers share one encoding. Otherwise each has a copy.
-        causal: False makes an encoder: give it an encoding's symmetric or bidirectional form.
-        tied: whether the embedding is the output too.
-        window: as for `sliding_window`; all tokens unless given.
-        sinks: as for `sliding_window` (0).
-        scale: multiplies q · k, 1/√d unless given. With 1.0, T5's value, queries start smaller by 1/√d.
-        dropout: share of the channels that is dropped from what each branch adds, and from the input (0.0).
-        attention_dropout: share of the attention weights that is dropped in training (0.0).
-        backend: "auto", "dense", "sdpa" or "flex", as for `attention` ("auto").
+            it is added once, to the input. Default: False.
+        shared: Whether all layers share one encoding. Otherwise each has a copy. Default: True.
+        causal: False makes an encoder: give it an encoding's symmetric or bidirectional form. Default: True.
+        tied: Whether the embedding is the output too. Default: True.
+        window: As for `sliding_window`. Default: all tokens are seen.
+        sinks: As for `sliding_window`. Default: 0.
+        scale: Multiplies q · k. With 1.0, T5's value, queries start smaller by 1/√d. Default: 1/√d.
+        dropout: Share of the channels that is dropped from what each branch adds, and from the input.
+            Default: 0.
+        attention_dropout: Share of the attention weights that is dropped in training. Default: 0.
+        backend: "auto", "dense", "sdpa" or "flex", as for `attention`. Default: "auto".
 
     Raises:
-        ValueError: if sizes do not fit.
+        ValueError: If sizes do not fit.
 
     Example:
         >>> from posenc import Transformer
@@ -227,7 +239,10 @@ class Transformer(nn.Module):
         """The encoding of a layer.
 
         Args:
-            layer: counted from 0 (0, which is also that of the input).
+            layer: Counted from 0. Default: 0, which is also that of the input.
+
+        Returns:
+            The module itself.
         """
         return cast(Encoding, self.encodings[layer % len(self.encodings)])
 
@@ -247,16 +262,16 @@ class Transformer(nn.Module):
             attention_mask: bool, True where a query may attend, (B, H, Lq, Lk) or 1 for any of these, such as
                 document[:, None, :, None] == document[:, None, None, :] for packed documents, each of whose
                 positions start at 0.
-            cache: what `cache()` returned, for decoding under torch.no_grad().
-            memory: a `Memory`, for segments in turn, in training too.
-            return_weights: whether to return each layer's weights too; this pass then uses backend "dense".
+            cache: What `cache()` returned, for decoding under torch.no_grad().
+            memory: A `Memory`, for segments in turn, in training too.
+            return_weights: Whether to return each layer's weights too; this pass then uses backend "dense".
 
         Returns:
             (B, L, vocabulary); with `return_weights` a pair (logits, weights), weights being a list with
             (B, H, L, Lk) for each layer.
 
         Raises:
-            ValueError: if an input does not fit the model or the others.
+            ValueError: If an input does not fit the model or the others.
         """
         self.check_input(tokens, padding_mask, attention_mask, cache, memory)
         pos = _positions(tokens, pos, padding_mask, cache, memory)
@@ -291,7 +306,19 @@ class Transformer(nn.Module):
         self, tokens: Tensor, padding_mask: Tensor | None = None, attention_mask: Tensor | None = None,
         cache: list[KVCache] | None = None, memory: Memory | None = None,
     ) -> None:  # fmt: skip
-        """Raises ValueError unless `forward` can take these inputs; it says what does not fit, and the remedy."""
+        """Inputs are such that `forward` can take them.
+
+        Args:
+            tokens: As for `forward`, like all the others.
+            padding_mask: One for each token.
+            attention_mask: One for each query and key.
+            cache: One for each layer.
+            memory: Of as many layers and texts.
+
+        Raises:
+            TypeError: If the cache is that of a single layer.
+            ValueError: If something does not fit. The message says what, and the remedy.
+        """
         if torch.compiler.is_exporting():
             return
         config = self.config
@@ -342,7 +369,11 @@ class Transformer(nn.Module):
                 )
 
     def cache(self) -> list[KVCache]:
-        """An empty cache: a KVCache for each layer, which keeps what the window still shows."""
+        """An empty cache, which keeps what the window still shows.
+
+        Returns:
+            A `KVCache` for each layer.
+        """
         return [KVCache(self.config.window, self.config.sinks) for _ in self.blocks]
 
     def generate(
@@ -350,7 +381,19 @@ class Transformer(nn.Module):
         top_p: float | None = None, generator: torch.Generator | None = None, padding_mask: Tensor | None = None,
         cache: list[KVCache] | None = None, eos: int | None = None, chunk: int | None = None,
     ) -> Tensor:  # fmt: skip
-        """Continues each sequence; `posenc.transformer.decoding.generate` with this model says what the arguments mean.
+        """Continues each sequence, by the likeliest tokens or by chance.
+
+        Args:
+            tokens: (B, L), the prompts, each with a token at least.
+            count: How many tokens are added to each.
+            temperature: 0 takes the likeliest token; otherwise logits are divided by it, and a token is drawn.
+            top_k: Only the k likeliest tokens may be drawn. Default: all.
+            top_p: Only the likeliest tokens that have this share together may be drawn. Default: all.
+            generator: Of random numbers. Default: torch's own.
+            padding_mask: bool (B, L), True for real tokens, on either side.
+            cache: Goes on from what it holds. The last token that is returned is not in it yet. Default: a new one.
+            eos: A token after which a sequence holds nothing but itself. Default: none.
+            chunk: How many tokens of the prompt are read at once. Default: all.
 
         Returns:
             (B, L + count), the prompts and what follows them.
@@ -364,7 +407,7 @@ class Transformer(nn.Module):
         """Writes parameters and configuration to one safetensors file: all of it, or nothing.
 
         Args:
-            path: the file to write. One that is there already is replaced when the new one is complete.
+            path: The file to write. One that is there already is replaced when the new one is complete.
         """
         storage.save(self, path)
 
@@ -373,15 +416,15 @@ class Transformer(nn.Module):
         """A model as `save` wrote it, on the CPU.
 
         Args:
-            path: a file that `save` wrote.
-            changes: replace options in the file, such as backend="sdpa", or give an encoding without parameters,
+            path: A file that `save` wrote.
+            changes: Replace options in the file, such as backend="sdpa", or give an encoding without parameters,
                 such as RoPE with other frequencies. An encoding that had no name has to be given again.
 
         Returns:
             The model.
 
         Raises:
-            ValueError: if the file is damaged, is of another kind, or does not fit.
+            ValueError: If the file is damaged, is of another kind, or does not fit.
         """
         return storage.load(cls, path, **changes)
 

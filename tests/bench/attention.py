@@ -2,22 +2,26 @@
 
 - a pass and a training step over 2,048 tokens, as multiples of NoPE's, for what has a form without a matrix of biases;
 - one token after 4,096 in a cache, as a multiple of NoPE's;
-- RoPE with the sines and cosines of the pass at hand, as a multiple of cloning q and k (`rotate.py` has the others).
+- a chunk of 1,024 tokens after 3,072 in a cache, as a multiple of the same with a mask;
+- rotating q and k, as a multiple of cloning them (`rotate.py` has fresh and reused memory, and other libraries).
 
-Contenders take turns, and the table gives medians. Ratios are compared, not times: others' load disturbs both alike.
+Contenders take turns, and the table gives medians, and ratios of medians and of the least times. With one thread they
+are seconds of the processor, so that others' load disturbs little.
 """
 
 import argparse
+import statistics
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import torch
 from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-from posenc import ENCODINGS, Encoding, KVCache, Plan, RoPE, Span, attention
-from tests.bench.clock import measure
+from posenc import ENCODINGS, Encoding, KVCache, NoPE, Plan, RoPE, Span, attend, attention
+from tests.bench.clock import measure_all, own_clock
 
 LENGTH, CACHED, BATCH, HEADS, HEAD_DIM = 2048, 4096, 1, 8, 64
 WIDTH = HEADS * HEAD_DIM
@@ -33,7 +37,7 @@ def make(name: str) -> Encoding:
     return encoding
 
 
-def passes(plan: Plan, rounds: int, training: bool, names: tuple[str, ...]) -> dict[str, float]:
+def passes(plan: Plan, rounds: int, training: bool, names: tuple[str, ...]) -> dict[str, list[float]]:
     q, k, v = torch.randn(3, BATCH, HEADS, LENGTH, HEAD_DIM)
     calls: dict[str, Callable[[], object]] = {}
     for name in names:
@@ -47,11 +51,11 @@ def passes(plan: Plan, rounds: int, training: bool, names: tuple[str, ...]) -> d
                 return torch.autograd.grad(z.sum(), wanted) if training else z
 
         calls[name] = call
-    return measure(calls, rounds)
+    return measure_all(calls, rounds, clock=own_clock(torch.get_num_threads()))
 
 
 @torch.no_grad()
-def steps(rounds: int) -> dict[str, float]:
+def steps(rounds: int) -> dict[str, list[float]]:
     k, v = torch.randn(2, BATCH, HEADS, CACHED, HEAD_DIM)
     q, new, value = torch.randn(3, BATCH, HEADS, 1, HEAD_DIM)
     calls: dict[str, Callable[[], object]] = {}
@@ -64,29 +68,46 @@ def steps(rounds: int) -> dict[str, float]:
 
         call()  # the memory doubles now
         calls[name] = call
-    return measure(calls, 10 * rounds)
+    return measure_all(calls, 10 * rounds, clock=own_clock(torch.get_num_threads()))
 
 
 @torch.no_grad()
-def rotations(rounds: int) -> dict[str, float]:
+def chunk(rounds: int) -> dict[str, list[float]]:
+    q = torch.randn(BATCH, HEADS, CACHED // 4, HEAD_DIM)
+    k, v = torch.randn(2, BATCH, HEADS, CACHED, HEAD_DIM)
+    plan = Plan(Span(CACHED - q.shape[2], q.shape[2]), Span(0, CACHED))
+    mask = plan.allowed()
+    calls: dict[str, Callable[[], object]] = {
+        "mask": lambda: scaled_dot_product_attention(q, k, v, attn_mask=mask),
+        "two calls": lambda: attend(q, k, v, NoPE(), plan),
+    }
+    return measure_all(calls, rounds, clock=own_clock(torch.get_num_threads()))
+
+
+@torch.no_grad()
+def rotations(rounds: int) -> dict[str, list[float]]:
+    """Waves are made once for q and k, as a plan does, or are at hand."""
     q, k = torch.randn(2, BATCH, HEADS, LENGTH, HEAD_DIM)
-    pos, calls = torch.arange(LENGTH), {"clone": lambda: (q.clone(), k.clone())}
+    pos = torch.arange(LENGTH)
+    calls: dict[str, Callable[[], object]] = {"clone": lambda: (q.clone(), k.clone())}
     for layout in ("interleaved", "half"):
         rope = RoPE(HEAD_DIM, layout=layout)
-        waves = rope.waves(pos)
-        calls[layout] = lambda rope=rope: (rope.query(q, pos), rope.key(k, pos))
-        calls[f"{layout}, waves given"] = lambda rope=rope, waves=waves: (
-            rope.query(q, pos, waves),
-            rope.key(k, pos, waves),
-        )
-    return measure(calls, 10 * rounds)
+        given = rope.waves(pos)
+
+        def both(waves: tuple[Tensor, Tensor], rope: RoPE = rope) -> object:
+            return rope.query(q, pos, waves), rope.key(k, pos, waves)
+
+        calls[layout] = lambda rope=rope, both=both: both(rope.waves(pos))
+        calls[f"{layout}, waves given"] = lambda given=given, both=both: both(given)
+    return measure_all(calls, 10 * rounds, clock=own_clock(torch.get_num_threads()))
 
 
-def show(title: str, times: dict[str, float], peer: str, bounds: dict[str, float] | None = None) -> None:
-    print(f"\n{title}")
+def show(title: str, times: dict[str, list[float]], peer: str, bounds: dict[str, float] | None = None) -> None:
+    print(f"\n{title:32}{'median':>12}{'ratio':>9}{'of least':>9}")
     for name, seconds in times.items():
-        ratio, most = seconds / times[peer], (bounds or {}).get(name)
-        print(f"  {name:28}{seconds * 1e3:9.2f} ms {ratio:6.2f} x{f'  (at most {most})' if most else ''}")
+        middle, most = statistics.median(seconds), (bounds or {}).get(name)
+        ratio, least = middle / statistics.median(times[peer]), seconds[0] / times[peer][0]
+        print(f"  {name:28}{middle * 1e3:11.2f} ms{ratio:7.2f} x{least:7.2f} x{f'  (at most {most})' if most else ''}")
 
 
 def main() -> None:
@@ -103,6 +124,7 @@ def main() -> None:
         found = passes(plan, args.rounds, training, tuple(args.schemes))
         show(f"{name}, {LENGTH} tokens", found, "nope", BOUNDS[name])
     show(f"one token, {CACHED} in the cache", steps(args.rounds), "nope", dict.fromkeys(STEPS[1:], 1.2))
+    show(f"{CACHED // 4} tokens after {CACHED * 3 // 4}", chunk(args.rounds), "mask")
     show(f"RoPE, {LENGTH} tokens", rotations(args.rounds), "clone")
 
 

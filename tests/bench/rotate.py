@@ -4,7 +4,10 @@ The contenders take turns, and the table gives medians. Where a result's memory 
 cost, and malloc's mood must not decide between contenders, so it is measured both ways, each in a process of its
 own. "fresh": every block of 1 MiB or more is taken from the system, which is what glibc does above 32 MiB, hence
 for long sequences. "reused": memory is never given back, so results go to what is at hand, probably in the cache.
-All start from positions or a length; angles count. Libraries that are not installed are reported as such.
+All start from positions or a length, and angles count, once for q and k, unless "waves given" says that they were at
+hand. "complex product alone" is what eager torch needs at least: each channel read, multiplied and written once. Halves
+of a head are rows of 32 numbers to torch, in three passes; that is no layout for eager torch. Libraries that are not
+installed are reported as such. With one thread, times are seconds of the processor.
 """
 
 import argparse
@@ -21,7 +24,7 @@ from torch import Tensor
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from posenc import RoPE, rotate
-from tests.bench.clock import measure
+from tests.bench.clock import measure, own_clock
 
 Call = Callable[[], tuple[Tensor, Tensor]]
 LENGTH, BATCH, HEADS, HEAD_DIM = 1024, 2, 8, 64
@@ -35,7 +38,16 @@ def contenders(q: Tensor, k: Tensor, pos: Tensor) -> dict[str, Call | None]:
     calls: dict[str, Call | None] = {"clone": lambda: (q.clone(), k.clone())}
     for layout in ("interleaved", "half"):
         rope = RoPE(HEAD_DIM, layout=layout)
-        calls[f"posenc, {layout}"] = lambda rope=rope: (rope.query(q, pos), rope.key(k, pos))
+        given = rope.waves(pos)
+
+        def both(waves: tuple[Tensor, Tensor], rope: RoPE = rope) -> tuple[Tensor, Tensor]:
+            return rope.query(q, pos, waves), rope.key(k, pos, waves)
+
+        calls[f"posenc, {layout}"] = lambda rope=rope, both=both: both(rope.waves(pos))
+        calls[f"posenc, {layout}, waves given"] = lambda given=given, both=both: both(given)
+    unit = torch.complex(*RoPE(HEAD_DIM).waves(pos))
+    pairs = [torch.view_as_complex(x.unflatten(-1, (-1, 2))) for x in (q, k)]
+    calls["complex product alone"] = lambda: tuple(torch.view_as_real(x * unit).flatten(-2) for x in pairs)
     freq = RoPE(HEAD_DIM).freq
     compiled = torch.compile(rotate)
     calls["posenc, interleaved, compiled"] = lambda: (compiled(q, pos, freq), compiled(k, pos, freq))
@@ -95,7 +107,7 @@ def worker(rounds: int, threads: int) -> None:
     with torch.no_grad():
         check(calls)
         measure(calls, 3)  # imports, compilation, caches
-        found = measure(calls, rounds)
+        found = measure(calls, rounds, clock=own_clock(threads))
     print(json.dumps({name: found.get(name) for name in every}))
 
 

@@ -2,13 +2,14 @@
 // The panel in a built page: the graph exported from the torch function computes, with no kernel and no network.
 
 import { decode, write } from "./dom.js";
+import { hire } from "./hire.js";
 import { openLearning } from "./learn/page.js";
 import { Pace } from "./pace.js";
 import { Panel, variant } from "./panel.js";
 import { PIN, format, fromHash } from "./scale.js";
 import { scrub } from "./scrub.js";
 
-/** @import { Call, Engine, Found, Runtime, Spec } from "./types" */
+/** @import { Call, Engine, Runtime, Spec } from "./types" */
 /** @typedef {(fraction: number | null) => void} Progress @typedef {Uint8Array<ArrayBuffer>} Bytes @typedef {{ wasm: Bytes }} Loaded */
 
 const SCRIPT = /** @type {HTMLScriptElement} */ (document.currentScript);
@@ -96,51 +97,23 @@ function mainThread({ wasm }) {
 }
 
 class NoWorker extends Error {}
-/** @type {Pick<Runtime, "run"> | null} */
+/** @type {Runtime["run"] | null} */
 let there = null;
 let forbidden = false; // a page's policy may forbid workers, and a worker may run out of memory
 
-/** @type {(loaded: Loaded) => Pick<Runtime, "run">} */
+// What the worker does with a call; memory that its tensors share is given away once.
+const ANSWER = `async (...call) => {
+  const found = await posencEngine.run(...call);
+  return [found, [...new Set(found.tensors.map((t) => t.data.buffer))]];
+}`;
+
+/** @type {(loaded: Loaded) => Runtime["run"]} */
 function worker({ wasm }) {
-  if (there) return there;
-  const source = `(${globalThis.posencRuntime})(self);
-    onmessage = async ({ data: { id, wasm, call } }) => {
-      if (wasm) return posencEngine.start(wasm);
-      try {
-        const found = await posencEngine.run(...call);
-        postMessage({ id, found }, found.tensors.map((t) => t.data.buffer).filter((b, i, all) => all.indexOf(b) === i));
-      } catch (error) {
-        postMessage({ id, error: error.message });
-      }
-    };`;
-  const made = new Worker(URL.createObjectURL(new Blob([source], { type: "text/javascript" })));
-  /** @type {Map<number, { resolve: (found: Found) => void, reject: (error: Error) => void }>} */
-  const calls = new Map();
-  let number = 0;
-  made.onmessage = ({ data: { id, found, error } }) => {
-    const call = calls.get(id);
-    calls.delete(id);
-    if (error) call?.reject(new Error(error));
-    else call?.resolve(found);
-  };
-  const ended = (/** @type {Event & { message?: string }} */ event) => {
-    event.preventDefault();
-    made.terminate();
+  there ??= hire(wasm, ANSWER, (reason = "the worker ended") => {
     there = null;
     forbidden = true;
-    for (const call of calls.values()) call.reject(new NoWorker(event.message ?? "the worker ended"));
-    calls.clear();
-  };
-  made.onerror = ended;
-  made.onmessageerror = ended;
-  made.postMessage({ wasm });
-  there = {
-    run: (...call) =>
-      new Promise((resolve, reject) => {
-        calls.set(++number, { resolve, reject });
-        made.postMessage({ id: number, call });
-      }),
-  };
+    return new NoWorker(reason);
+  });
   return there;
 }
 
@@ -160,7 +133,7 @@ function engine(spec, id) {
   const run = async (pace, loaded, ...call) => {
     if (pace.away && !forbidden) {
       try {
-        return await worker(loaded).run(...call);
+        return await worker(loaded)(...call);
       } catch (error) {
         if (!(error instanceof NoWorker) && error.name !== "SecurityError") throw error;
         forbidden = true;

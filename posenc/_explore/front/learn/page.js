@@ -2,6 +2,7 @@
 // A training panel in a built page: graphs train, in a worker of their own, so that other panels do not wait.
 
 import { decode } from "../dom.js";
+import { hire, made } from "../hire.js";
 import { Learning, Stutter } from "./panel.js";
 
 /** @import { LearnSpec, Trainer } from "./types" */
@@ -13,45 +14,16 @@ const METHODS = /** @type {const} */ (["begin", "advance", "exam", "keep", "back
 /** @type {Call | null} */
 let there = null; // the worker's
 
+// What the worker does with a call.
+const ANSWER = `async (id, method, ...given) =>
+  [method === "open" ? posencTrainings.open(id, ...given) : await posencTrainings.call(id, method, ...given), []]`;
+
 /** The worker of all trainings of the page. @param {Loaded} loaded @returns {Call} */
 function worker({ wasm }) {
-  if (there) return there;
-  const source = `(${globalThis.posencRuntime})(self);
-    onmessage = async ({ data: { number, wasm, call } }) => {
-      if (wasm) return posencEngine.start(wasm);
-      const [id, method, ...given] = call;
-      try {
-        const found = method === "open" ? posencTrainings.open(id, ...given) : await posencTrainings.call(id, method, ...given);
-        postMessage({ number, found });
-      } catch (error) {
-        postMessage({ number, error: error.message });
-      }
-    };`;
-  const made = new Worker(URL.createObjectURL(new Blob([source], { type: "text/javascript" })));
-  /** @type {Map<number, { resolve: (found: any) => void, reject: (error: Error) => void }>} */
-  const calls = new Map();
-  let count = 0;
-  made.onmessage = ({ data: { number, found, error } }) => {
-    const call = calls.get(number);
-    calls.delete(number);
-    if (error) call?.reject(new Error(error));
-    else call?.resolve(found);
-  };
-  const ended = (/** @type {Event & { message?: string }} */ event) => {
-    event.preventDefault();
-    made.terminate();
+  there ??= hire(wasm, ANSWER, (reason = "no reason given") => {
     there = null;
-    for (const call of calls.values()) call.reject(new Error(`The worker that trains has ended (${event.message ?? "no reason given"}). Reload the page.`));
-    calls.clear();
-  };
-  made.onerror = ended;
-  made.onmessageerror = ended;
-  made.postMessage({ wasm });
-  there = (...call) =>
-    new Promise((resolve, reject) => {
-      calls.set(++count, { resolve, reject });
-      made.postMessage({ number: count, call });
-    });
+    return new Error(`The worker that trains has ended (${reason}). Reload the page.`);
+  });
   return there;
 }
 
@@ -59,13 +31,13 @@ function worker({ wasm }) {
 const mayWork = () =>
   new Promise((resolve) => {
     try {
-      const made = new Worker(URL.createObjectURL(new Blob(["postMessage(1)"], { type: "text/javascript" })));
+      const worker = made("postMessage(1)");
       const tell = (/** @type {boolean} */ yes) => {
-        made.terminate();
+        worker.terminate();
         resolve(yes);
       };
-      made.onmessage = () => tell(true);
-      made.onerror = (event) => {
+      worker.onmessage = () => tell(true);
+      worker.onerror = (event) => {
         event.preventDefault();
         tell(false);
       };
