@@ -17,10 +17,10 @@ from typing import Any
 import torch
 from torch.nn.functional import pad, scaled_dot_product_attention
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from posenc import ALiBi, Plan, Shaw, Span, T5Bias, attention, t5_bucket
 
+CHAPTERS = Path(__file__).resolve().parents[2] / "chapters"
 BATCH, HEADS, HEAD_DIM = 1, 8, 64
 #: The cells that define each form.
 CELLS = {"alibi": ["2a83abee"], "t5": ["t5-in-two-code"], "shaw": ["shaw-fused-near", "shaw-fused-far"]}
@@ -28,7 +28,7 @@ CELLS = {"alibi": ["2a83abee"], "t5": ["t5-in-two-code"], "shaw": ["shaw-fused-n
 
 def printed(name: str) -> dict[str, Any]:
     """The names that the cells of a chapter define."""
-    notebook = json.loads((ROOT / f"chapters/{name}.ipynb").read_text(encoding="utf-8"))
+    notebook = json.loads((CHAPTERS / f"{name}.ipynb").read_text(encoding="utf-8"))
     sources = {cell["id"]: "".join(cell["source"]) for cell in notebook["cells"]}
     names = {"torch": torch, "math": math, "pad": pad, "scaled_dot_product_attention": scaled_dot_product_attention}
     for cell in CELLS[name]:
@@ -77,7 +77,9 @@ def main() -> None:
             for name in names[turn % len(names) :] + names[: turn % len(names)]:
                 timed(name)  # each warms up what it itself has left
                 times[name].append(timed(name))
-    print(f"B = {BATCH}, H = {HEADS}, d = {HEAD_DIM}, {args.length} tokens, float32, CPU, one thread, {args.rounds} rounds")
+    print(
+        f"B = {BATCH}, H = {HEADS}, d = {HEAD_DIM}, {args.length} tokens, float32, one CPU thread, {args.rounds} rounds"
+    )
     plain = times["plain causal attention"]
     for name, found in times.items():
         ratios = sorted(one / other for one, other in zip(found, plain, strict=True))
