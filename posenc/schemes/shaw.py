@@ -259,16 +259,16 @@ def shaw_fused(
     near, z, log = max(1, min(clip, length)), [], []
     at = torch.arange(length, device=q.device)
     for first in range(0, max(length, 1), 64):  # 64 queries, and the keys near them
-        rows, keys = slice(first, first + 64), slice(max(first - near, 0), first + 64)
-        offset = at[keys] - at[rows, None]
+        rows, band = slice(first, first + 64), slice(max(first - near, 0), first + 64)
+        offset = at[band] - at[rows, None]
         label = (offset.clamp(-clip, 0) + clip).expand(*q.shape[:2], -1, -1)
         by_label = q[:, :, rows] @ a_k[..., : clip + 1, :].mT
-        score = q[:, :, rows] @ k[:, :, keys].mT + by_label.gather(-1, label)
+        score = q[:, :, rows] @ k[:, :, band].mT + by_label.gather(-1, label)
         hidden = (offset > 0) | (offset <= -near)
         score = (score * dim**-0.5).masked_fill(hidden, -torch.inf)
         weight = score.softmax(-1)
         spent = torch.zeros_like(by_label).scatter_add(-1, label, weight)
-        z.append(weight @ v[:, :, keys] + spent @ a_v[..., : clip + 1, :])
+        z.append(weight @ v[:, :, band] + spent @ a_v[..., : clip + 1, :])
         log.append(score.logsumexp(-1, keepdim=True))
 
     # The far keys, and in front of them as many keys as are near, equal to each other.
