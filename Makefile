@@ -217,6 +217,7 @@ bench: $(VENV)/.test front chromium
 	@$(BIN)/python tests/bench/rotate.py
 	@$(BIN)/python tests/bench/schemes.py
 	@$(BIN)/python tests/bench/attention.py
+	@$(BIN)/python tests/bench/forms.py
 	@$(BIN)/python tests/bench/audit.py
 	@$(BIN)/python tests/bench/explore.py
 	@test ! -f $(HTML) || $(BIN)/python tests/bench/panels.py

@@ -171,6 +171,39 @@ def test_a_compiler_sees_the_pattern_of_spans(queries, keys, target):
     assert {name: calls[0].kwargs.get(name) for name in target} == target
 
 
+# Texts in one row
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("name", ["rope", "alibi", "t5", "nope"])
+def test_packed_texts_see_themselves_alone(name, backend):
+    encoding = ENCODINGS[name](model_dim=16, heads=HEADS, head_dim=DIM, length=LENGTH).double().requires_grad_(False)
+    for parameter in encoding.parameters():
+        torch.nn.init.normal_(parameter)
+    q, k, v = draw()
+    together = attention(q, k, v, encoding, Plan.packed([4, 1, 5]), backend=backend)
+    for start, end in ((0, 4), (4, 5), (5, 10)):
+        alone = (x[:, :, start:end] for x in (q, k, v))
+        close(together[:, :, start:end], attention(*alone, encoding, Span(0, end - start), backend="dense"))
+
+
+def test_packed_texts_need_not_be_causal():
+    allowed = Plan.packed([2, 3], causal=False).allowed()
+    assert torch.equal(allowed, torch.block_diag(torch.ones(2, 2), torch.ones(3, 3)).bool())
+
+
+@pytest.mark.parametrize("lengths", [[], [3, 0], [-1]])
+def test_no_text_is_empty(lengths):
+    with pytest.raises(ValueError, match=r"use how many tokens each text has.*cu_seqlens\.diff"):
+        Plan.packed(lengths)
+
+
+def test_nested_tensors_are_refused_with_the_way_that_is_served():
+    q = torch.nested.nested_tensor([torch.randn(HEADS, n, DIM) for n in (3, 5)], layout=torch.jagged)
+    with pytest.raises(ValueError, match=r"q is a nested tensor.*Plan\.packed\(lengths\)"):
+        attention(q, q, q, NoPE(), Span(0, 5))
+
+
 # What layers share
 
 

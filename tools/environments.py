@@ -53,10 +53,17 @@ def requirements(path: Path, indexes: bool) -> str:
     )
 
 
+def interpreter(version: str) -> str | None:
+    """The interpreter of a version that runs, if there is one: what pyenv puts on the path may stand for none."""
+    found = shutil.which(f"python{version}")
+    runs = found and subprocess.run([found, "--version"], capture_output=True).returncode == 0
+    return found if runs else None
+
+
 def build(host: str, python: str | None) -> Path:
     """Make the environment anew; returns its interpreter."""
     version, file = HOSTS[host]
-    chosen = python or shutil.which(f"python{version}") or sys.executable
+    chosen = python or interpreter(version) or sys.executable
     folder = HOME / host
     shutil.rmtree(folder, ignore_errors=True)
     subprocess.run([chosen, "-m", "venv", folder], check=True)

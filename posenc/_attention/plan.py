@@ -1,7 +1,7 @@
 """What a pass of attention knows before it begins: where queries and keys lie, and which query sees which key."""
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 import torch
 from torch import Tensor
@@ -120,6 +120,46 @@ class Plan:
                 "block_mask takes the place of every other mask: leave out mask, padding_mask and window, or put them "
                 "into the block mask"
             )
+
+    @classmethod
+    def packed(
+        cls,
+        lengths: Sequence[int],
+        *,
+        causal: bool = True,
+        device: torch.device | str | None = None,
+    ) -> Self:
+        """The plan of texts that follow one another in one row: each begins at position 0, and sees itself alone.
+
+        Args:
+            lengths: How many tokens each has, in their order. From FlashAttention's cu_seqlens:
+                `cu_seqlens.diff().tolist()`.
+            causal: Whether a query sees only keys at positions up to its own. Default: True.
+            device: Of the layers.
+
+        Raises:
+            ValueError: If there is no text, or one without a token.
+
+        Example:
+            >>> from posenc import Plan
+            >>> plan = Plan.packed([2, 3])
+            >>> plan.qpos()
+            tensor([0, 1, 0, 1, 2])
+            >>> plan.allowed().int()
+            tensor([[1, 0, 0, 0, 0],
+                    [1, 1, 0, 0, 0],
+                    [0, 0, 1, 0, 0],
+                    [0, 0, 1, 1, 0],
+                    [0, 0, 1, 1, 1]], dtype=torch.int32)
+        """
+        if not lengths or min(lengths) < 1:
+            raise ValueError(
+                f"lengths is {list(lengths)}: use how many tokens each text has, 1 or more; tensors of bounds, such as "
+                f"cu_seqlens, become lengths by cu_seqlens.diff().tolist()"
+            )
+        pos = torch.cat([torch.arange(n, device=device) for n in lengths])
+        text = (pos == 0).cumsum(0)
+        return cls(pos, causal=causal, mask=text[:, None] == text)
 
     @property
     def causal(self) -> bool:

@@ -197,6 +197,11 @@ def check_kinds(q: Any, k: Any, v: Any) -> None:
         require_tensor(
             x, name, "use (B, H, L, d); torch.as_tensor makes one of an array"
         )
+        if x.is_nested:
+            raise ValueError(
+                f"{name} is a nested tensor, which attention does not serve: put the texts behind one another in one "
+                f"row, (1, H, L, d), and pass Plan.packed(lengths), or pad them and pass padding_mask"
+            )
 
 
 def check_direction(encoding: Encoding, plan: Plan) -> None:

@@ -1,5 +1,6 @@
 """Relative position representations: each offset has a vector (Shaw et al., 2018)."""
 
+import math
 from collections.abc import Callable
 
 import torch
@@ -56,8 +57,9 @@ class Shaw(Encoding):
         heads: Number of query heads if each has its own tables, (heads, 2k+1, d).
             Default: all heads share one table, (2k+1, d). In the paper, the base model
             has a table for each layer and head, the big model one for each layer.
-        values: Whether there is a value term. It needs the weights, so fused backends
-            of `attention` refuse it. See `shaw_fused`.
+        values: Whether there is a value term. It needs the weights, so the backends
+            "sdpa" and "flex" of `attention` refuse it. "auto" takes a whole pass apart,
+            as `shaw_fused` does, and stores no weights.
         device, dtype: Of the tables.
 
     Raises:
@@ -216,13 +218,13 @@ def shaw_fused(
 
     All keys at least k = clip positions back share one label. A query gives them the
     same bias and the same a^V, so plain attention serves them. The k nearer keys are
-    computed one distance at a time. To the plain attention they are one more key, in
-    front of the others: the score of this key is the log-sum-exp of their scores, and
-    the weight that it gets is their share of the row.
+    computed in blocks. To the plain attention they are k equal keys in front of the
+    others: together these have the sum of the exponentials of the near scores, and the
+    weight that they get is the near keys' share of the row.
 
     The position of a token is its index: there is no mask, no padding and no cache. The
-    cost is that of plain attention with d + 2 channels, plus 2·k·d multiplications for
-    each query. No tensor has L² numbers.
+    cost is that of plain attention with d + 2 channels, plus that of a band of k + 64
+    keys for each query. No tensor has L² numbers.
 
     Args:
         q: Queries, (B, H, L, d).
@@ -254,36 +256,35 @@ def shaw_fused(
     value_table = torch.zeros_like(key_table) if value_table is None else value_table
     q, k, v, a_k, a_v = (x.to(wide) for x in (q, k, v, key_table, value_table))
     length, dim, clip = q.shape[2], q.shape[3], key_table.shape[-2] // 2
-    near = max(1, min(clip, length))
+    near, z, log = max(1, min(clip, length)), [], []
+    at = torch.arange(length, device=q.device)
+    for first in range(0, max(length, 1), 64):  # 64 queries, and the keys near them
+        rows, band = slice(first, first + 64), slice(max(first - near, 0), first + 64)
+        offset = at[band] - at[rows, None]
+        label = (offset.clamp(-clip, 0) + clip).expand(*q.shape[:2], -1, -1)
+        by_label = q[:, :, rows] @ a_k[..., : clip + 1, :].mT
+        score = q[:, :, rows] @ k[:, :, band].mT + by_label.gather(-1, label)
+        hidden = (offset > 0) | (offset <= -near)
+        score = (score * dim**-0.5).masked_fill(hidden, -torch.inf)
+        weight = score.softmax(-1)
+        spent = torch.zeros_like(by_label).scatter_add(-1, label, weight)
+        z.append(weight @ v[:, :, band] + spent @ a_v[..., : clip + 1, :])
+        log.append(score.logsumexp(-1, keepdim=True))
 
-    def back(n: int, x: Tensor, table: Tensor) -> Tensor:  # x_j + a_ij for j = i - n
-        return pad(x[:, :, : length - n], (0, 0, n, 0)) + table[..., [clip - n], :]
-
-    # The near keys among themselves.
-    score = torch.stack([(q * back(n, k, a_k)).sum(-1) for n in range(near)], -1)
-    i, n = torch.arange(length, device=q.device), torch.arange(near, device=q.device)
-    score = (score * dim**-0.5).masked_fill(
-        n > i[:, None], -torch.inf
-    )  # (B, H, L, near)
-    weight = score.softmax(-1)
-    z = torch.stack([weight[..., [n]] * back(n, v, a_v) for n in range(near)]).sum(0)
-
-    # The far keys, and in front of them one key that stands for all near ones.
-    far = slice(0, length - near)  # query near - 1 sees none of them, the last one all
-    far_bias = q @ a_k[..., :1, :].mT * dim**-0.5
-    one = (score.logsumexp(-1, keepdim=True) - far_bias) * dim**0.5
+    # The far keys, and in front of them as many keys as are near, equal to each other.
+    one = (torch.cat(log, 2) - math.log(near)) * dim**0.5 - q @ a_k[..., :1, :].mT
     high = one.to(dtype).to(wide)  # and one - high is what half precision cuts off
-    queries = torch.cat((q, high, one - high), -1)[:, :, near - 1 :]
-    keys, values = (pad(x[:, :, far], (0, 2, 1, 0)) for x in (k, v))
-    keys[:, :, 0, dim:] = 1.0
-    values[:, :, 0, dim] = 1.0
+    queries = torch.cat((q, high, one - high), -1)
+    keys, values = (pad(x[:, :, : length - near], (0, 2, near, 0)) for x in (k, v))
+    keys[:, :, :near, dim:] = 1.0
+    values[:, :, :near, dim] = 1.0
     queries, keys, values = (x.to(dtype) for x in (queries, keys, values))
     out = scaled_dot_product_attention(
         queries, keys, values, is_causal=True, scale=dim**-0.5
-    )
-    out = pad(out.to(wide), (0, 0, near - 1, 0))
-    share = out[..., [dim]].index_fill(2, i[: near - 1], 1.0)  # of the near keys
-    return (out[..., :dim] + share * z + (1 - share) * a_v[..., :1, :]).to(dtype)
+    ).to(wide)
+    share = out[..., [dim]]  # of the near keys
+    far = out[..., :dim] + (1 - share) * a_v[..., :1, :]
+    return (far + share * torch.cat(z, 2)).to(dtype)
 
 
 # Checks of input
