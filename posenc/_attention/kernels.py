@@ -13,6 +13,7 @@ from torch.nn.attention.bias import causal_lower_right
 from torch.nn.functional import dropout as drop
 from torch.nn.functional import pad, scaled_dot_product_attention
 
+from posenc._attention.by_distance import by_distance
 from posenc._attention.encoding import Encoding
 from posenc._attention.near_far import near_far
 from posenc._attention.pairs import score_function
@@ -97,6 +98,8 @@ def _without_matrix(
         return _fused(q, k, v, plan, scale, dropout)
     if _matrix_pays(q, k):
         return None
+    if not dropout and (z := _by_distance(q, k, v, encoding, plan, scale)) is not None:
+        return z
     if (wide := encoding.widen(q, k, plan, scale)) is not None and _wide_pays(
         q, wide[0]
     ):
@@ -142,6 +145,24 @@ def _fused(
         with _kernels(q, k):
             z = scaled_dot_product_attention(q, k, v, attn_mask=allowed, **options)
     return (z if blind is None else z.masked_fill(blind, 0.0))[..., :width].to(q.dtype)
+
+
+def _by_distance(
+    q: Tensor, k: Tensor, v: Tensor, encoding: Encoding, plan: Plan, scale: float
+) -> Tensor | None:
+    """Products with all distances, block by block: on a CPU, where queries and keys are spans."""
+    if q.device.type != "cpu" or plan.spans is None or in_transform(q):
+        return None
+    queries, keys = plan.spans
+    least = queries.start - keys.end + 1
+    least = max(least, 0) if plan.causal else least
+    distance = torch.arange(queries.end - 1 - keys.start, least - 1, -1)
+    with without_autocast(q):
+        terms = encoding.by_distance(q, distance)
+    if terms is None:
+        return None
+    k, v, ahead = per_head(k, q), per_head(v, q), queries.start - keys.start
+    return by_distance(q, k, v, *terms, ahead, plan.causal, scale)
 
 
 def _near_far(
