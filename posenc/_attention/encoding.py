@@ -84,9 +84,7 @@ class Encoding(nn.Module):
         """
         return None
 
-    def by_distance(
-        self, q: Tensor, distance: Tensor
-    ) -> tuple[Tensor, Tensor] | None:
+    def by_distance(self, q: Tensor, distance: Tensor) -> tuple[Tensor, Tensor] | None:
         """The bias as a product of what a query gives and a key of the distance; None if it has no such form.
 
         On a CPU this costs less than wide queries and keys: one more product as large as q · k, and no matrix.
