@@ -280,7 +280,20 @@ def test_autocast_rounds_no_distance(taken):
     assert taken == ["by_distance", "by_distance"]
 
 
-def test_blocks_are_the_largest_that_is_made(monkeypatch):
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+def test_gradients_of_blocks_are_summed_in_float32_and_come_in_the_dtype_of_the_inputs(dtype):
+    xl, (q, k, v) = TransformerXL(DIM, HEADS, DIM).to(dtype), [x.to(dtype).requires_grad_() for x in draw(200)]
+    wanted, weight = [q, k, v, *xl.parameters()], torch.randn(2, HEADS, 200, DIM)
+    found, exact = (
+        torch.autograd.grad((attention(q, k, v, xl, Span(0, 200), backend=way) * weight).sum(), wanted)
+        for way in ("auto", "dense")
+    )
+    for one, other in zip(found, exact, strict=True):
+        assert one.dtype == dtype
+        assert (one - other).abs().max() < 8 * torch.finfo(dtype).eps * (1 + other.abs().max())
+
+
+def test_blocks_are_the_largest_that_is_made():
     length, heads = 320, 2
     q, k, v, query, keys = torch.randn(5, 1, heads, length, DIM)
     inputs = (q, k, v, query, keys[0], 0, True, 1.0)
