@@ -61,7 +61,7 @@ def sdpa(
     scale: float,
     dropout: float,
 ) -> tuple[Tensor, Tensor | None]:
-    """torch's fused kernel. A bias enters as channels of q and k, as near band and far number, or as a float mask."""
+    """torch's fused kernel. A bias enters as channels of q and k, by distance, as near and far, or as a mask."""
     _check_doors(
         encoding,
         "sdpa",
@@ -277,7 +277,12 @@ def auto(
     scale: float,
     dropout: float,
 ) -> tuple[Tensor, Tensor | None]:
-    """The fastest of them, and of what schemes say they are, for what is given."""
+    """The fastest of them, and of what schemes say they are, for what is given.
+
+    Few queries, or few pairs, take a matrix of biases, which then costs least. For more, Transformer-XL takes blocks of
+    queries on a CPU: a score costs 2d multiplications there, in wide vectors d + D, and a CPU is bound by those. On a
+    GPU it takes wide vectors, one call of a fused kernel whatever the positions; blocks have not been timed there.
+    """
     if plan.block_mask is not None:
         return flex(q, k, v, encoding, plan, scale, dropout)
     tracing: bool = torch.jit.is_tracing()  # type: ignore[attr-defined]
