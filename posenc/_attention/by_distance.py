@@ -99,7 +99,7 @@ def _backward(
     for part in _parts(q):
         dq, dk, dv, dquery = (x[part][0] for x in found[:4])
         dkeys, distances = found[4][part[1]], keys[part[1]]
-        inputs_here = (q, k, v, query, grad.contiguous(), z, lse[..., None])
+        inputs_here = (q, k, v, query, grad, z, lse[..., None])
         qs, ks, vs, met, dz, zs, sums = (x[part][0].to(wide) for x in inputs_here)
         qs, whole = qs * scale, (dz * zs).sum(-1, keepdim=True)
         for rows, seen, columns in _blocks(q, k, keys, ahead, causal):
