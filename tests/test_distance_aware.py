@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from posenc import Encoding, attend, attention_weights
+from posenc.schemes import distance_aware
 from posenc.schemes.distance_aware import DistanceAware, dead_rows, distance_weight
 from tests.helpers import Layer, close, heads, onnx_session
 
@@ -110,6 +111,18 @@ def test_no_step_where_the_logarithm_turns_into_a_line():
     v = torch.linspace(15, 39, 201, dtype=torch.float64)
     far = distance_weight(torch.tensor(10_000), scalar(1.0), v)
     torch.testing.assert_close(far, 1 + v.exp(), rtol=1e-13, atol=0)
+
+
+def test_a_pair_takes_one_softplus_and_each_head_another(monkeypatch):
+    counted, inner = [], distance_aware.softplus
+    monkeypatch.setattr(distance_aware, "softplus", lambda x, **options: counted.append(x) or inner(x, **options))
+    encoding, pos, index = made([-0.3, 0.2], [0.5, -1.0]), torch.arange(5)[None], torch.arange(1)[0]
+    f = encoding.rescale(pos, pos)
+    assert torch.equal(*counted, encoding.v)  # before flex asks for any pair
+    f(scalar(1.0), *4 * [index])
+    assert [x.shape for x in counted] == [(2,), ()]
+    R, w, v = torch.arange(6), scalar(0.3), scalar(0.7)
+    assert torch.equal(distance_weight(R, w, v, inner(v, threshold=40)), distance_weight(R, w, v))
 
 
 def test_the_shift_may_be_a_number_and_shapes_broadcast():

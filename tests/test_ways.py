@@ -22,7 +22,7 @@ from posenc import (
     attention,
     sliding_window,
 )
-from posenc._attention import kernels
+from posenc._attention import by_distance, kernels
 from tests.helpers import Sizes, close
 
 HEADS, DIM, LENGTH = 4, 8, 45  # no multiple of a block
@@ -46,6 +46,8 @@ WAYS = {  # an encoding, and whether queries see the future
     "alibi, learned": (lambda: ALiBi(HEADS, learned=True, slopes=torch.tensor([0.3, 0.1, 0.02, -0.1])), True),
     "transformer_xl": (lambda: TransformerXL(DIM, HEADS, DIM), True),
     "transformer_xl, both ways": (lambda: TransformerXL(DIM, HEADS, DIM), False),
+    "transformer_xl, clamped": (lambda: TransformerXL(DIM, HEADS, DIM, clamp=9), True),
+    "transformer_xl, clamped, both ways": (lambda: TransformerXL(DIM, HEADS, DIM, clamp=9), False),
     "t5": (lambda: T5Bias(HEADS, 8, 10), True),
     "t5, bidirectional": (lambda: T5Bias(HEADS, 8, 10, bidirectional=True), False),
     "t5, bidirectional, past": (lambda: T5Bias(HEADS, 8, 10, bidirectional=True), True),
@@ -79,6 +81,13 @@ def any_size_pays(monkeypatch):
     monkeypatch.setattr(kernels, "FEW", 0)
 
 
+@pytest.fixture(autouse=True)
+def blocks_are_short(monkeypatch):
+    """So that a short text has several, and the last of them is not full; and heads are taken in unequal groups."""
+    monkeypatch.setattr(by_distance, "BLOCK", 16)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
+
+
 @pytest.fixture
 def taken(monkeypatch) -> list[str]:
     """What was taken, in place of all weights, or of a matrix of biases."""
@@ -88,7 +97,7 @@ def taken(monkeypatch) -> list[str]:
         inner = getattr(kernels, name)
         monkeypatch.setattr(kernels, name, lambda *args: names.append(name) or inner(*args))
 
-    for name in ("near_far", "dense", "_fused", "pair_bias"):
+    for name in ("near_far", "by_distance", "dense", "_fused", "pair_bias"):
         watch(name)
     return names
 
@@ -108,7 +117,8 @@ def test_a_way_around_the_matrix_computes_the_same(name, grouped, width, length,
             found = attention(q, k, v, encoding, at, **options)
         close(found, expected)
         if length > 1:
-            assert taken == (["near_far"] if "t5" in name or "shaw" in name else ["_fused"])
+            ways = {"t5": "near_far", "shaw": "near_far", "transformer_xl": "by_distance"}
+            assert taken == [ways.get(name.split(",")[0], "_fused")]
 
 
 @every
@@ -212,6 +222,107 @@ def test_no_way_makes_a_matrix_of_all_pairs():
         with Sizes() as sizes:
             attention(q, k, v, encoding, Span(0, length))
         assert sizes.largest < length * length
+
+
+SPANS = {  # of queries and keys
+    "one block": (Span(3, 16), Span(3, 16)),
+    "a block and one": (Span(0, 17), Span(0, 17)),
+    "a segment and its memory": (Span(31, 21), Span(5, 47)),
+    "a segment of one block": (Span(35, 9), Span(0, 44)),
+    "one query": (Span(43, 1), Span(0, 44)),
+    "keys that end before the queries": (Span(60, 33), Span(0, 40)),
+    "keys that end at the first query": (Span(39, 33), Span(0, 40)),
+    "keys before and after": (Span(20, 18), Span(0, 50)),
+    "keys that come later": (Span(0, 18), Span(30, 35)),
+}
+
+
+@pytest.mark.parametrize("clamp", [None, 6])
+@pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.parametrize("spans", SPANS)
+def test_distances_are_met_in_blocks_wherever_queries_and_keys_lie(spans, causal, clamp, taken):
+    """Held against the matrix, which tests/test_transformer_xl.py holds against loops; gradients too."""
+    xl, (queries, keys) = TransformerXL(6, HEADS, DIM, clamp=clamp).double(), SPANS[spans]
+    for parameter in xl.parameters():
+        torch.nn.init.normal_(parameter)
+    plan = Plan(queries, keys, causal=causal)
+    q, (k, v) = draw(queries.length)[0].requires_grad_(), (x.requires_grad_() for x in draw(keys.length)[1:])
+    wanted, weight = [q, k, v, *xl.parameters()], torch.randn_like(q)
+    z, expected = (attend(xl.query(q, plan.qpos()), k, v, xl, plan, backend=way) for way in ("auto", "dense"))
+    assert ("by_distance" in taken) == (plan.spans is not None)
+    close(z, expected)
+    for found, right in zip(*(torch.autograd.grad((x * weight).sum(), wanted) for x in (z, expected)), strict=True):
+        close(found, right, atol=1e-10)
+
+
+def test_only_one_span_s_plan_has_keys_of_the_future_hidden():
+    hidden = [name for name, spans in SPANS.items() if Plan(*spans).spans is None]
+    assert hidden == ["keys before and after", "keys that come later"]
+    assert all(Plan(*spans, causal=False).spans for spans in SPANS.values())
+
+
+def test_blocks_take_vectors_in_any_memory_order_and_an_expanded_gradient():
+    xl, pos = TransformerXL(DIM, HEADS, DIM).double(), Span(0, LENGTH)
+    rows = torch.randn(2, LENGTH, 3, HEADS, DIM, dtype=torch.float64, requires_grad=True)
+    found, expected = (
+        torch.autograd.grad(attention(*rows.permute(2, 0, 3, 1, 4), xl, pos, backend=way).sum(), rows)[0]
+        for way in ("auto", "dense")
+    )
+    close(found, expected)
+
+
+def test_autocast_rounds_no_distance(taken):
+    xl = TransformerXL(64, HEADS, DIM)
+    q, k, v = (x.float() for x in draw())
+    expected = attention(q, k, v, xl, Span(0, LENGTH))
+    with torch.autocast("cpu", torch.bfloat16):
+        assert torch.equal(attention(q, k, v, xl, Span(0, LENGTH)), expected)
+    assert taken == ["by_distance", "by_distance"]
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+def test_gradients_of_blocks_are_summed_in_float32_and_come_in_the_dtype_of_the_inputs(dtype):
+    xl, (q, k, v) = TransformerXL(DIM, HEADS, DIM).to(dtype), [x.to(dtype).requires_grad_() for x in draw(200)]
+    wanted, weight = [q, k, v, *xl.parameters()], torch.randn(2, HEADS, 200, DIM)
+    found, exact = (
+        torch.autograd.grad((attention(q, k, v, xl, Span(0, 200), backend=way) * weight).sum(), wanted)
+        for way in ("auto", "dense")
+    )
+    for one, other in zip(found, exact, strict=True):
+        assert one.dtype == dtype
+        assert (one - other).abs().max() < 8 * torch.finfo(dtype).eps * (1 + other.abs().max())
+
+
+def test_blocks_are_the_largest_that_is_made():
+    length, heads = 320, 2
+    q, k, v, query, keys = torch.randn(5, 1, heads, length, DIM)
+    inputs = (q, k, v, query, keys[0], 0, True, 1.0)
+    with Sizes() as sizes:
+        z, lse = by_distance._forward(*inputs)
+        by_distance._backward(z, *inputs[:5], z, lse, *inputs[5:])
+    assert sizes.largest == heads * 16 * (length + 16)
+
+
+def test_a_second_derivative_of_blocks_is_refused():
+    xl, (q, k, v) = TransformerXL(DIM, HEADS, DIM).double(), draw()
+    z = attention(q.requires_grad_(), k, v, xl, Span(0, LENGTH))
+    (first,) = torch.autograd.grad(z.square().sum(), q, create_graph=True)
+    with pytest.raises(RuntimeError, match=r'second derivative .* use backend="dense"'):
+        first.square().sum().backward()
+
+
+def test_what_blocks_cannot_serve_goes_another_way(taken, monkeypatch):
+    xl, (q, k, v) = TransformerXL(64, HEADS, DIM).double().requires_grad_(False), draw()
+    pos, real = torch.arange(LENGTH), torch.ones(2, LENGTH, dtype=torch.bool)
+    for options in (dict(padding_mask=real), dict(mask=sliding_window(pos, pos, 6)), dict(dropout=0.1)):
+        taken.clear()
+        attention(q, k, v, xl, pos, **options)
+        assert taken == ["pair_bias", "_fused"]
+    taken.clear()
+    attention(q, k, v, xl, 2 * pos)
+    monkeypatch.setattr(kernels, "FEW", 64)
+    attention(q[:, :, :9], k[:, :, :9], v[:, :, :9], xl, Span(0, 9))
+    assert taken == ["pair_bias", "_fused"] * 2
 
 
 @pytest.mark.parametrize("at", [

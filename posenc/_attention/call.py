@@ -190,10 +190,11 @@ def attend(
         mask: bool, True where a query may attend; broadcasts to (B, H, Lq, Lk).
         scale: Multiplies q · k. Default: 1/√d.
         backend: "dense" serves every encoding and stores the weights. "sdpa" is torch's fused kernel: a bias becomes
-            further channels of q and k, or a near band and a number for all beyond it, and a float mask where an
-            encoding has neither form. "flex" takes `score_bias` and `rescale` into its kernel and stores no matrix on a
-            GPU; gradients of learned biases are slow there. "auto" takes the fastest of these. While torch.export or
-            torch.func traces, that is "dense". Only "dense" has second derivatives.
+            further channels of q and k, or a near band and a number for all beyond it, or, on a CPU, a product of each
+            block of queries with all distances, and a float mask where an encoding has none of these forms. "flex"
+            takes `score_bias` and `rescale` into its kernel and stores no matrix on a GPU; gradients of learned biases
+            are slow there. "auto" takes the fastest of these. While torch.export or torch.func traces, that is "dense".
+            Only "dense" has second derivatives.
         dropout: Share of the weights that is dropped; not with "flex".
         return_weights: Whether to return the weights too, as they are before dropout; with "dense" only.
 

@@ -97,6 +97,20 @@ class Encoding(nn.Module):
         """
         return None
 
+    def by_distance(self, q: Tensor, distance: Tensor) -> tuple[Tensor, Tensor] | None:
+        """The bias as a product of what a query gives and a key of the distance; None if it has no such form.
+
+        On a CPU this costs less than wide queries and keys: one more product as large as q · k, and no matrix.
+
+        Args:
+            q: (B, H, Lq, d), after `query`.
+            distance: (n,), whole numbers i - j.
+
+        Returns:
+            (B, H, Lq, c) and (H, n, c), in float32 at least. b_ij is row i of the one times the row for i - j.
+        """
+        return None
+
     def split(self, q: Tensor, plan: Plan) -> Split | None:
         """The bias as a table of near offsets, with one number for all beyond them; None if it has no such form.
 

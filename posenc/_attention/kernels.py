@@ -13,6 +13,7 @@ from torch.nn.attention.bias import causal_lower_right
 from torch.nn.functional import dropout as drop
 from torch.nn.functional import pad, scaled_dot_product_attention
 
+from posenc._attention.by_distance import by_distance
 from posenc._attention.encoding import Encoding
 from posenc._attention.kept import in_transform
 from posenc._attention.near_far import near_far, with_lse
@@ -62,7 +63,7 @@ def sdpa(
     scale: float,
     dropout: float,
 ) -> tuple[Tensor, Tensor | None]:
-    """torch's fused kernel. A bias enters as channels of q and k, as near band and far number, or as a float mask."""
+    """torch's fused kernel. A bias enters as channels of q and k, by distance, as near and far, or as a mask."""
     _check_doors(
         encoding,
         "sdpa",
@@ -99,6 +100,8 @@ def _without_matrix(
         return _fused(q, k, v, plan, scale, dropout)
     if _matrix_pays(q, k):
         return None
+    if not dropout and (z := _by_distance(q, k, v, encoding, plan, scale)) is not None:
+        return z
     if (wide := encoding.widen(q, k, plan, scale)) is not None and _wide_pays(
         q, wide[0]
     ):
@@ -169,6 +172,24 @@ def _chunk(q: Tensor, k: Tensor, v: Tensor, scale: float) -> Tensor:
     far, far_lse = kernel(q, k[:, :, :past], v[:, :, :past], 0.0, False, scale=scale)
     own, own_lse = with_lse(q, k[:, :, past:], v[:, :, past:], scale)
     return own.lerp(far, (far_lse - own_lse).sigmoid().to(q.dtype)[..., None])
+
+
+def _by_distance(
+    q: Tensor, k: Tensor, v: Tensor, encoding: Encoding, plan: Plan, scale: float
+) -> Tensor | None:
+    """Products with all distances, block by block: on a CPU, where queries and keys are spans."""
+    if q.device.type != "cpu" or plan.spans is None or in_transform(q):
+        return None
+    queries, keys = plan.spans
+    least = queries.start - keys.end + 1
+    least = max(least, 0) if plan.causal else least
+    distance = torch.arange(queries.end - 1 - keys.start, least - 1, -1)
+    with without_autocast(q):
+        terms = encoding.by_distance(q, distance)
+    if terms is None:
+        return None
+    k, v, ahead = per_head(k, q), per_head(v, q), queries.start - keys.start
+    return by_distance(q, k, v, *terms, ahead, plan.causal, scale)
 
 
 def _near_far(
@@ -284,7 +305,12 @@ def auto(
     scale: float,
     dropout: float,
 ) -> tuple[Tensor, Tensor | None]:
-    """The fastest of them, and of what schemes say they are, for what is given."""
+    """The fastest of them, and of what schemes say they are, for what is given.
+
+    Few queries, or few pairs, take a matrix of biases, which then costs least. For more, Transformer-XL takes blocks of
+    queries on a CPU: a score costs 2d multiplications there, in wide vectors d + D, and a CPU is bound by those. On a
+    GPU it takes wide vectors, one call of a fused kernel whatever the positions; blocks have not been timed there.
+    """
     if plan.block_mask is not None:
         return flex(q, k, v, encoding, plan, scale, dropout)
     tracing: bool = torch.jit.is_tracing()  # type: ignore[attr-defined]

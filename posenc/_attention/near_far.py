@@ -32,7 +32,7 @@ def near_far(
         z, (B, H, L, d_v), in q's dtype.
     """
     dtype, width, bias, rows = q.dtype, v.shape[-1], split.bias, split.values
-    q, k, v, rows = _one_width(q, k, v, rows)
+    q, k, v, rows = one_width(q, k, v, rows)
     near, lse = _near(q, k, v, split._replace(values=rows), causal, scale)
     ends = (
         (0,) if causal else (0, 2 * split.reach)
@@ -54,7 +54,7 @@ def near_far(
     return z[..., :width].to(dtype)
 
 
-def _one_width(
+def one_width(
     q: Tensor, k: Tensor, v: Tensor, rows: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
     """Fused kernels want as many channels in v as in q, and on a GPU a multiple of eight; zeros change no product."""

@@ -15,7 +15,9 @@ from posenc._attention.scores import attention_scores, planned
 from posenc._require import require_heads
 
 
-def distance_weight(R: Tensor, w: float | Tensor, v: float | Tensor) -> Tensor:
+def distance_weight(
+    R: Tensor, w: float | Tensor, v: float | Tensor, above: Tensor | None = None
+) -> Tensor:  # fmt: skip
     """A sigmoid of distance over its value at 0: R̂ = (1 + e^v) / (1 + e^(v - wR)).
 
     R̂ = σ(wR - v) / σ(-v) is 1 at R = 0, whatever w and v are, and everywhere if w = 0.
@@ -27,6 +29,7 @@ def distance_weight(R: Tensor, w: float | Tensor, v: float | Tensor) -> Tensor:
         R: Distances |i - j| ≥ 0, in positions.
         w: Rate per position. It broadcasts against R, as v does.
         v: Shift of the sigmoid.
+        above: ln(1 + e^v), if it is at hand, since it is the same for all distances.
 
     Returns:
         R̂, in floating point, in the shape that R, w and v broadcast to.
@@ -41,7 +44,8 @@ def distance_weight(R: Tensor, w: float | Tensor, v: float | Tensor) -> Tensor:
     if not isinstance(v, Tensor):
         wide = torch.promote_types(R.dtype, torch.float32)
         v = torch.tensor(v, dtype=wide, device=R.device)
-    above = softplus(v, threshold=40)  # ln(1 + e^v), to the last digit
+    if above is None:
+        above = softplus(v, threshold=40)  # ln(1 + e^v), to the last digit
     below = softplus(v - w * R, threshold=40)
     return (above - below).clamp(max=40).exp()
 
@@ -56,7 +60,8 @@ class DistanceAware(Encoding):
     look the same, so the order of tokens has to come from elsewhere. At w = 0 this is
     ReLU attention; there w has a gradient and v has none.
 
-    Among the fused kernels only flex computes it.
+    Among the fused kernels only flex computes it. A pair of tokens takes one softplus
+    and one exponential there, and ln(1 + e^v) is computed once for each head.
 
     Args:
         heads: Number of query heads, H.
@@ -95,12 +100,13 @@ class DistanceAware(Encoding):
     def rescale(self, qpos: Tensor, kpos: Tensor) -> Callable[..., Tensor]:
         wide = torch.promote_types(self.w.dtype, torch.float32)
         w, v = self.w.to(wide), self.v.to(wide)  # (H,)
+        above = softplus(v, threshold=40)  # once for each head, not for each pair
         once = alike(qpos, kpos)
 
         def f(s: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
             b = b[:1] if once and b.ndim else b  # all texts have these positions
             distance = (qpos[b, i] - kpos[b, j]).abs()
-            return s.relu() * distance_weight(distance, w[h], v[h])
+            return s.relu() * distance_weight(distance, w[h], v[h], above[h])
 
         return f
 

@@ -181,6 +181,29 @@ class TransformerXL(Encoding):
         q = torch.cat((q, turned.to(q.dtype)), -1)
         return q, torch.cat((k, wave.to(k.dtype)), -1)
 
+    def by_distance(self, q: Tensor, distance: Tensor) -> Pair:
+        """(q + v)/√d and k_Δ, as in the paper: each distance is projected once.
+
+        A pair then costs 2d multiplications, where wide vectors cost d + D. But this is
+        for positions that follow one another, and `widen` for any.
+
+        Args:
+            q: (B, H, Lq, d), after `query`.
+            distance: (n,), whole numbers i - j.
+
+        Returns:
+            (B, H, Lq, d) and (H, n, d), whose products are the bias, in float32 at
+            least.
+        """
+        _check_queries(self, q)
+        wide = torch.promote_types(q.dtype, torch.float32)
+        q = q.to(wide) + (self.v - self.u).to(wide)[:, None]  # u came with the query
+        if self.clamp is not None:
+            distance = distance.clamp(-self.clamp, self.clamp)
+        wave = sinusoidal(distance.to(wide), self.model_dim, self.base, layout="half")
+        weight = self.weight.to(wide).unflatten(0, (self.heads, self.head_dim))
+        return q * self.head_dim**-0.5, wave @ weight.mT
+
     def _project(self, q: Tensor) -> Tensor:
         """(q + v) W, what q gives to each wave: (B, H, Lq, d) -> (B, H, Lq, D)."""
         weight = self.weight.to(q.dtype).unflatten(0, (self.heads, self.head_dim))
