@@ -124,7 +124,7 @@ def cost(
     minutes: float | None = None,
     part: str | os.PathLike[str],
     sizes: Sizes | None = None,
-    shortest: float = 0.02,
+    shortest: float = 0.05,
     progress: bool = True,
 ) -> Result | None:
     """Times all schemes in all ways, in turns.
@@ -139,7 +139,7 @@ def cost(
         minutes: Begin no new round after so long. Default: no limit.
         part: A file for the rounds so far.
         sizes: Those of attention alone. Default: what `SIZES` has for the device.
-        shortest: Seconds of a turn, about. Default: 0.02.
+        shortest: Seconds of a turn, about. Default: 0.05.
         progress: Show a progress bar. Default: True.
 
     Returns:

@@ -28,7 +28,7 @@ def take_turns(
     about: Mapping[str, Any],
     *,
     clock: Callable[[], float] = time.perf_counter,
-    shortest: float = 0.02,
+    shortest: float = 0.05,
     minutes: float | None = None,
     progress: bool = True,
 ) -> dict[str, list[float]] | None:
@@ -44,7 +44,7 @@ def take_turns(
         about: What times depend on, such as sizes and versions: text and whole numbers. Rounds in the file that were
             measured under other conditions are dropped.
         clock: Gives seconds. Default: those of the wall.
-        shortest: Seconds of a turn, about. Default: 0.02.
+        shortest: Seconds of a turn, about. Default: 0.05.
         minutes: Begin no new round after so long. Default: no limit.
         progress: Show a progress bar. Default: True.
 
