@@ -204,11 +204,11 @@ evidence: $(VENV)/.test
 	for experiment in $(TEXTS); do $$sweep $(PRESET) --experiment $$experiment || exit; done && \
 	for experiment in $(TASKS); do $$sweep $(PRESET:epoch=cpu) --experiment $$experiment || exit; done
 
-# Within forty minutes on one large GPU: times of kernels and of models, the best rates, then the schemes one by one.
+# Within forty minutes on one large GPU: times of attention and of models, the best rates, then the schemes one by one.
 # Meanwhile, one core counts strings.
 evidence-gpu: $(VENV)/.test
 	@sweep="$(LAB) sweep --preset gpu --device cuda --corpus installed --quiet --experiment"; \
-	$(LAB) kernels --device cuda --quiet && $(LAB) cost --preset gpu --device cuda --quiet; timed=$$?; \
+	$(LAB) cost --preset gpu --device cuda --minutes 8 --quiet; timed=$$?; \
 	$(LAB) baselines --preset gpu --corpus installed --quiet & counted=$$!; \
 	$$sweep rates --minutes 8 && $(LAB) tune --preset gpu && $$sweep extrapolation --seeds 1 --minutes 18; trained=$$?; \
 	wait $$counted && [ $$timed = 0 ] && [ $$trained = 0 ]

@@ -2,8 +2,7 @@
 
 import json
 import math
-import time
-from itertools import accumulate, cycle, pairwise
+from itertools import pairwise
 
 import pytest
 import torch
@@ -24,7 +23,6 @@ from posenc.lab.evaluation import (
     losses,
     nonoverlapping,
     sliding,
-    throughput,
 )
 from posenc.transformer.model import Step, Transformer
 
@@ -211,14 +209,13 @@ def test_the_model_is_left_as_it_was():
     drawn = torch.get_rng_state()
     assert torch.equal(losses(model, tokens), losses(model, tokens))  # without dropout
     extrapolation(model, held_out, 4, windows=2, slid=1, longest=2)
-    throughput(model, 12, 1, repeats=1)
     attention_distance(model, tokens)
     assert torch.equal(drawn, torch.get_rng_state())
     assert {name: module.training for name, module in model.named_modules()} == modes
     assert all(torch.equal(value, state[name]) for name, value in model.state_dict().items())
     assert [set(vars(module)) for module in model.modules()] == attributes
     assert all(parameter.grad is None for parameter in model.parameters())
-    assert set(watch.modes) == {(False, False)}  # the copy that is trained has another
+    assert set(watch.modes) == {(False, False)}
     with pytest.raises(ValueError, match="position"):
         losses(make(Short(3)).train(), draw(1, 9))
     assert torch.is_grad_enabled()
@@ -251,9 +248,6 @@ def test_bfloat16_is_used_only_if_it_is_asked_for():
         (lambda m: extrapolation(m, text(), 4, windows=2, slid=3), r"slid is 3.* 1 to 2"),
         (lambda m: extrapolation(m, text(), 4, slid=0), r"slid is 0.* 1 to 32"),
         (lambda m: extrapolation(m, text(60), 4), "take more text"),
-        (lambda m: throughput(m, 13, 1), r"at least 1 .* 14 tokens"),
-        (lambda m: throughput(m, 20, 0), "at least 1"),
-        (lambda m: throughput(m, 20, 1, repeats=0), "at least 1"),
     ],
 )
 def test_what_does_not_fit_is_refused(call, remedy):
@@ -529,91 +523,9 @@ def test_attention_that_tells_nothing_apart_is_uniform():
     )
 
 
-# What it costs
-
-
-def test_throughput_is_of_three_kinds():
-    model = make("alibi", length=64)
-    found = throughput(model, 32, 2, repeats=3)
-    assert list(found) == ["training", "passes", "decoding"]
-    for entry in found.values():
-        assert set(entry) == {"tokens_per_second", "bytes"}
-        assert entry["tokens_per_second"] > 0 and entry["bytes"] > 0
-    json.dumps(found, allow_nan=False)
-    assert found["passes"]["tokens_per_second"] > found["decoding"]["tokens_per_second"]
-    assert found["training"]["bytes"] > found["passes"]["bytes"] > found["decoding"]["bytes"]
-
-
-def test_tokens_per_second_are_tokens_by_the_median_second(monkeypatch):
-    clock = accumulate(cycle([0.0, 9.0, 0.0, 1.0, 0.0, 4.0]))  # before and after each of three
-    monkeypatch.setattr(time, "perf_counter", lambda: next(clock))
-    found = throughput(make("nope"), 32, 2, repeats=3)
-    expected = dict(training=2 * 32 / 4, passes=2 * 32 / 4, decoding=2 / 4)
-    assert {kind: entry["tokens_per_second"] for kind, entry in found.items()} == expected
-
-
-def test_the_peak_is_of_what_is_held_at_once(device):
-    def call(held: list[Tensor]) -> None:
-        a = torch.empty(1_000_000, device=device)
-        del a
-        held.append(torch.empty(500_000, device=device))
-        b = torch.empty(1_500_000, device=device)
-        del b
-
-    kept = torch.empty(3_000_000, device=device)
-    peak = evaluation._peak(lambda: call([]), torch.device(device))
-    assert 8_000_000 <= peak < 8_100_000 + (4_000_000 if device == "cuda" else 0)
-    del kept
-
-
-def test_a_training_step_holds_gradients_and_drops_out():
-    model = make("nope", model_dim=64, layers=6, dropout=0.5).eval()
-    found = throughput(model, 8, 1, repeats=1)
-    weights = sum(parameter.numel() for parameter in model.parameters()) * 4
-    assert weights < found["training"]["bytes"] < 1.5 * weights  # of a text so short, not much else
-    step = evaluation._training(model, draw(1, 9), False)
-    drawn = torch.get_rng_state()
-    step()
-    assert not torch.equal(drawn, torch.get_rng_state())
-
-
-def test_attention_that_is_materialised_costs_its_weights():
-    found = throughput(make("nope", length=256, backend="dense"), 256, 1, repeats=1)
-    assert found["passes"]["bytes"] > HEADS * 256 * 256 * 4
-
-
-def test_decoding_reads_a_cache_that_is_almost_full():
-    watch = Watch()
-    throughput(make(watch), 24, 2, repeats=3)
-    asked = watch.asked[-LAYERS * 6 :]
-    assert asked[:LAYERS] == [(2, 19)] * LAYERS  # 24 - 3 - 2
-    assert set(asked[LAYERS:]) == {(2, 1)}
-    throughput(make("learned", length=24), 24, 1, repeats=3)  # no position beyond the length
-    found = throughput(make("learned", length=24), 25, 1, repeats=3)
-    assert found["decoding"]["why"].startswith("position ") and found["passes"]["tokens_per_second"] is None
-
-
-def test_what_a_backend_refuses_is_reported():
-    found = throughput(make("distance_aware", backend="sdpa"), 16, 1, repeats=1)
-    for entry in found.values():
-        assert entry["tokens_per_second"] is entry["bytes"] is None
-        assert entry["why"].startswith('backend "sdpa" cannot serve rescale')
-
-
-def test_too_little_memory_is_reported():
-    class Full(NoPE):
-        def embed(self, x: Tensor, pos: Tensor) -> Tensor:
-            raise torch.OutOfMemoryError
-
-    for entry in throughput(make(Full()), 16, 1, repeats=1).values():
-        assert entry["tokens_per_second"] is entry["bytes"] is None
-        assert "memory" in entry["why"]
-
-
 @pytest.mark.cuda
 def test_it_runs_where_the_model_is(device):
     model = make("rope").to(device)
     found = extrapolation(model, text(), 4, windows=2, slid=1, longest=2, autocast=device == "cuda")
     assert found["nonoverlapping"][-1]["loss"] > 0
     assert accuracy(make(vocabulary=tasks.VOCABULARY).to(device), "copy", 3, 4, torch.Generator())["tokens"] >= 0
-    assert throughput(model, 16, 1, repeats=1)["decoding"]["tokens_per_second"] > 0

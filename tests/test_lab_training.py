@@ -17,7 +17,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from posenc import ENCODINGS, Transformer
+from posenc import Transformer
 from posenc.lab import (
     EXPERIMENTS,
     PRESETS,
@@ -35,7 +35,6 @@ from posenc.lab import (
     weights,
 )
 from posenc.lab import corpus as lab_corpus
-from posenc.lab import cost as lab_cost
 from posenc.lab.__main__ import main
 from posenc.lab.corpus import batch as draw
 from posenc.lab.evaluation import accuracy as lab_accuracy
@@ -555,36 +554,6 @@ def test_a_report_has_each_task_under_its_own_lengths():
         assert [row.split()[0] for row in rows] == [f"{task}_{scheme}" for scheme in SCHEMES]
         last = spread([result["accuracy"][-1]["exact"] for result in found])
         assert rows[0].endswith(f" {last}")
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="malloc's environment is that of Linux")
-def test_costs_are_measured_in_memory_that_is_kept(monkeypatch):
-    calls = []
-    done = subprocess.CompletedProcess([], 7)
-    monkeypatch.setattr(subprocess, "run", lambda command, env: calls.append((command, env)) or done)
-    for name in lab_cost.REUSED:
-        monkeypatch.delenv(name, raising=False)
-    assert main(["cost", "--preset", "smoke", "--rounds", "1"]) == 7
-    ((command, env),) = calls
-    assert command[1:] == ["-m", "posenc.lab", "cost", "--preset", "smoke", "--rounds", "1"]
-    assert lab_cost.REUSED.items() <= env.items()
-
-
-def test_costs_are_kept_and_told(corpus, tmp_path, monkeypatch):
-    monkeypatch.setattr(lab_cost, "ENCODINGS", {"alibi": ENCODINGS["alibi"], "shaw": ENCODINGS["shaw"]})
-    found = lab_cost.cost("smoke", corpus, rounds=1, progress=False)
-    with pytest.raises(ValueError, match=r"smoke .*run python -m posenc\.lab cost"):
-        lab_cost.read_cost("smoke", tmp_path)
-    lab_cost.keep(found, "smoke", tmp_path)
-    again = lab_cost.read_cost("smoke", tmp_path)
-    assert [(row["scheme"], row["backend"]) for row in again["rows"]] == [
-        (scheme, backend) for scheme in ("alibi", "shaw") for backend in ("dense", "sdpa", "flex")
-    ]
-    assert again["rows"][0]["training"]["tokens_per_second"] > 0
-    assert again["rows"][4]["training"]["why"].startswith('backend "sdpa" cannot serve mix')
-    told = repr(lab_cost.table(again)).splitlines()
-    assert told[2].startswith("alibi, dense")
-    assert told[-2].split() == ["shaw,", "sdpa", *["–"] * 6]
 
 
 def test_a_sweep_goes_on_where_results_end(corpus, tmp_path):

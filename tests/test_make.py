@@ -137,7 +137,7 @@ def test_a_scheme_needs_a_name(clone: Path) -> None:
     assert "NAME=" in line
 
 
-@pytest.mark.parametrize("broken", ["", "kernels", "rates", "baselines"])
+@pytest.mark.parametrize("broken", ["", "cost", "rates", "baselines"])
 def test_evidence_of_a_gpu_goes_on_where_one_part_fails_and_says_so(clone: Path, broken: str) -> None:
     installed(clone)
     shutil.copy(clone / ".venv/.book", clone / ".venv/.test")
@@ -145,7 +145,7 @@ def test_evidence_of_a_gpu_goes_on_where_one_part_fails_and_says_so(clone: Path,
     done = make(clone, "evidence-gpu", "LAB=./lab")
     assert bool(done.returncode) == bool(broken)
     calls = (clone / "calls").read_text()
-    for part in ("kernels", "rates", "baselines"):
+    for part in ("cost", "rates", "baselines"):
         assert part in calls
     assert ("extrapolation" in calls) == (broken != "rates")  # it would have no learning rates
 

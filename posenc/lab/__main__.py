@@ -9,17 +9,17 @@ from pathlib import Path
 
 import torch
 
-from posenc.lab import baselines, corpus, kernels, results, weights
+from posenc.lab import baselines, corpus, results, weights
 from posenc.lab.budgets import PRESETS
 from posenc.lab.config import EXPERIMENTS, Run, runs
-from posenc.lab.cost import REUSED, cost, keep, read_cost, table
+from posenc.lab.cost import REUSED, Cost, cost, keep, part_of, read_cost, table
 from posenc.lab.design import DESIGN, DESIGNS
 from posenc.lab.report import counted, rates, report, tried
 from posenc.lab.sweeps import measure, outlook, sweep, train_and_measure
 from posenc.lab.training import restored
 from posenc.lab.variants import VARIANTS
 
-REPORTS = ("start", "baselines", *EXPERIMENTS, "cost", "kernels")
+REPORTS = ("start", "baselines", *EXPERIMENTS, "cost")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -85,13 +85,9 @@ def parser() -> argparse.ArgumentParser:
     one(sub := command("keep", _keep, "Puts the weights of a run with the book, in half precision."))
     sub.add_argument("--work", metavar="FOLDER", default="runs", help="where its weights lie (default: runs)")
     sub.add_argument("--out", metavar="FOLDER", default=str(weights.FOLDER), help="where they go")
-    sub = command("cost", _cost, "Times every scheme with every backend; let nothing else run meanwhile.")
-    sub.add_argument("--rounds", type=int, default=3)
-    shared(sub)
-    sub = command("kernels", _kernels, "Times attention alone, for each scheme in each kernel; made for a GPU.")
-    sub.add_argument("--lengths", type=int, nargs="+", default=kernels.LENGTHS, help="tokens of a sequence")
-    sub.add_argument("--dims", type=int, nargs="+", default=kernels.DIMS, help="dimensions of a head")
-    sub.add_argument("--seconds", type=float, default=kernels.SECONDS, help="of each timing, at least")
+    sub = command("cost", _cost, "Times every scheme in every way of computing it, in turns, on one thread of a CPU.")
+    sub.add_argument("--rounds", type=int, default=11, help="turns of everybody, 6 or more (default: 11)")
+    sub.add_argument("--minutes", type=float, help="begin no new round after so long; six rounds are kept")
     shared(sub)
     sub = command("baselines", _baselines, "Measures n-grams and compressors on the texts that models are measured on.")
     shared(sub)
@@ -150,22 +146,21 @@ def _keep(args: argparse.Namespace) -> None:
 def _cost(args: argparse.Namespace) -> int:
     if sys.platform == "linux" and not REUSED.items() <= os.environ.items():  # read when a process starts
         return subprocess.run([sys.executable, "-m", "posenc.lab", *args.arguments], env=os.environ | REUSED).returncode
+    if not args.threads and not args.device.startswith("cuda"):
+        torch.set_num_threads(1)  # so that ratios do not depend on how many cores there are
     result = cost(
-        args.preset, corpus.load(args.corpus), device=args.device, rounds=args.rounds, progress=not args.quiet
-    )
-    print(f"{table(result)}\n{keep(result, args.preset, args.out)}")
-    return 0
-
-
-def _kernels(args: argparse.Namespace) -> None:
-    result = kernels.kernels(
+        args.preset,
         device=args.device,
-        lengths=tuple(args.lengths),
-        dims=tuple(args.dims),
-        seconds=args.seconds,
+        rounds=args.rounds,
+        minutes=args.minutes,
+        part=part_of(args.preset, args.out),
         progress=not args.quiet,
     )
-    print(f"{kernels.timed(result)}\n{kernels.keep_kernels(result, args.device, args.out)}")
+    if result is None:
+        print("fewer than six rounds are complete; the same command goes on")
+        return 0
+    print(f"{table(Cost(result))}\n{keep(result, args.preset, args.out)}")
+    return 0
 
 
 def _baselines(args: argparse.Namespace) -> None:
@@ -195,8 +190,6 @@ def _report(args: argparse.Namespace) -> int:
 def _reported(name: str, args: argparse.Namespace) -> str:
     if name == "cost":
         return table(read_cost(args.preset, args.out)).text()
-    if name == "kernels":
-        return kernels.timed(kernels.read_kernels(args.preset, args.out)).text()
     return report(name, args.preset, args.out, args.design)
 
 

@@ -5,13 +5,10 @@ same tokens, but a sliding window has more tokens before each of them: the diffe
 (Press et al., 2022, appendix B). If a model cannot serve a length, the result has the reason instead of a loss.
 """
 
-import copy
 import math
-import os
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from itertools import accumulate, pairwise
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -466,102 +463,6 @@ def _watched(model: Transformer, tokens: Tensor, segment: int | None, *measures:
 
 
 # What it costs
-
-
-def throughput(
-    model: Transformer, length: int, batch: int, *, repeats: int = 5, autocast: bool = False
-) -> dict[str, Entry]:
-    """Speed and memory of a training step, of a whole pass, and of decoding one token with a cache.
-
-    Args:
-        model: The model; a copy of it is trained.
-        length: Tokens of a sequence. Decoding adds a token to a cache that holds almost as many.
-        batch: The number of sequences of random tokens.
-        repeats: Timed calls, after two that are not timed. Default: 5.
-        autocast: Compute in bfloat16. Default: False.
-
-    Returns:
-        A dict with `training`, `passes` and `decoding`. Each has the median of `tokens_per_second`, and in `bytes` the
-        peak of memory beyond what was allocated before: in training this includes gradients and activations, but
-        neither weights nor the optimiser. If the model or the memory does not allow it, both are None and `why` has
-        the reason.
-
-    Raises:
-        ValueError: If there are fewer than `2 * repeats + 4` tokens, or no sequence.
-    """
-    if repeats < 1 or batch < 1 or length < 2 * (repeats + 2):
-        raise ValueError(
-            f"{repeats} repeats with {batch} sequences of {length}: use at least 1 of each, and sequences of "
-            f"{2 * max(1, repeats) + 4} tokens or more, so that a cache is not copied while it is measured"
-        )
-    device = next(model.parameters()).device
-    generator = torch.Generator().manual_seed(0)
-    tokens = torch.randint(model.config.vocabulary, (batch, length + 1), generator=generator).to(device)
-    with torch.random.fork_rng([device] if device.type == "cuda" else []):
-        rates = {"training": _cost(_training(model, tokens, autocast), batch * length, device, repeats)}
-    with _measuring(model, autocast):
-        rates["passes"] = _cost(lambda: model(tokens[:, :-1]), batch * length, device, repeats)
-        cache, prompt = model.cache(), tokens[:, : length - repeats - 2]
-
-        def decode() -> None:
-            model(tokens[:, :1] if cache[0].seen else prompt, cache=cache)
-
-        rates["decoding"] = _cost(decode, batch, device, repeats)
-    return rates
-
-
-def _training(model: Transformer, tokens: Tensor, autocast: bool) -> Callable[[], None]:
-    trained = copy.deepcopy(model).train()
-    optimizer = torch.optim.AdamW([p for p in trained.parameters() if p.requires_grad])
-
-    def step() -> None:
-        with torch.autocast(tokens.device.type, torch.bfloat16, enabled=autocast):
-            logits = trained(tokens[:, :-1])
-            loss = cross_entropy(logits.flatten(0, 1).float(), tokens[:, 1:].flatten())
-        loss.backward()
-        optimizer.step()
-        optimizer.zero_grad()
-
-    return step
-
-
-def _cost(call: Callable[[], Any], tokens: int, device: torch.device, repeats: int) -> Entry:
-    try:
-        call()
-        call()
-        seconds = sorted(_seconds(call, device) for _ in range(repeats))[repeats // 2]
-        return {"tokens_per_second": tokens / seconds, "bytes": _peak(call, device)}
-    except ValueError as error:
-        return {"tokens_per_second": None, "bytes": None, "why": _first_sentence(error)}
-    except torch.OutOfMemoryError:
-        return {"tokens_per_second": None, "bytes": None, "why": "the device has too little memory"}
-
-
-def _seconds(call: Callable[[], Any], device: torch.device) -> float:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-    start = time.perf_counter()
-    call()
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-    return time.perf_counter() - start
-
-
-def _peak(call: Callable[[], Any], device: torch.device) -> int | None:
-    """The peak of memory in bytes during a call, beyond what was allocated before; None on other devices."""
-    if device.type == "cuda":
-        torch.cuda.reset_peak_memory_stats(device)
-        before = torch.cuda.memory_allocated(device)
-        call()
-        return torch.cuda.max_memory_allocated(device) - before
-    if device.type != "cpu":
-        return None
-    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # otherwise the profiler writes to the terminal
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
-        call()
-    recorded = profile.profiler.kineto_results.events()
-    events = sorted((e for e in recorded if e.name() == "[memory]"), key=lambda e: e.start_ns())
-    return max(accumulate((event.nbytes() for event in events), initial=0))  # allocations, and frees below 0
 
 
 @contextmanager
