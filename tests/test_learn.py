@@ -17,7 +17,7 @@ from posenc._explore.training.panel import Training, TrainingPage, learn
 from posenc._explore.training.tasks import SIGN, SYMBOLS, TASKS, back, copy, first
 
 SMALL = {"length": 8, "batch": 4, "model_dim": 16, "exam": 4, "reach": 2}
-BACK = "repeat the letter 3 back"
+BACK = "repeat the letter n back"
 
 
 def zero(number: int = 0) -> torch.Tensor:
@@ -86,8 +86,8 @@ def test_the_rules():
 @pytest.mark.parametrize("task", TASKS)
 def test_texts_of_steps_and_exams_differ_and_share_out_the_loss(task):
     sizes, seed = Sizes(), zero(3)
-    seen = [texts(TASKS[task], sizes, seed, zero(step)) for step in range(3)]
-    exam = exam_texts(TASKS[task], sizes, seed, zero(40))
+    seen = [texts(TASKS[task], sizes, seed, zero(step), torch.tensor(3)) for step in range(3)]
+    exam = exam_texts(TASKS[task], sizes, seed, zero(40), torch.tensor(3))
     assert exam[2][40:].sum() == 0
     for tokens, targets, share in (*seen, exam):
         assert tokens.shape == targets.shape and share.shape == tokens.shape[1:]
@@ -134,7 +134,7 @@ def test_a_step_is_that_of_torchs_optimiser(decay):
             parameter.copy_(course.parameters(state)[name])
     optimiser = torch.optim.AdamW(model.parameters(), lr=1e-2, betas=sizes.betas, weight_decay=decay)
     for step in range(5):
-        read = texts(back, sizes, seed, zero(step))
+        read = texts(back, sizes, seed, zero(step), torch.tensor(3))
         state, loss = course.step(state, *read, zero(step), torch.tensor(1e-2))
         tokens, targets, share = read
         true = torch.nn.functional.cross_entropy(model(tokens).mT, targets, reduction="none") @ share
@@ -149,7 +149,7 @@ def test_a_step_is_that_of_torchs_optimiser(decay):
 def test_an_exam_counts_right_letters_and_shows_weights():
     sizes = Sizes(**SMALL)
     course, seed = Course("rope", sizes), zero()
-    read = exam_texts(back, sizes, seed, zero(10))
+    read = exam_texts(back, sizes, seed, zero(10), torch.tensor(3))
     accuracy, loss, written, heads = course.exam(course.start(seed), *read)
     assert accuracy.shape == (1, 16) and heads.shape == (2, 16, 16) and written.shape == (16,)
     assert accuracy[0].isnan().nonzero().flatten().tolist() == [0, 1, 2, *range(10, 16)]
@@ -172,13 +172,13 @@ def test_a_model_learns_and_a_rate_that_is_too_high_leaves():
 def test_a_kernel_stops_where_a_loss_has_left_and_goes_back():
     trainer = Trainer(Lesson(BACK, ["rope"], None, 0, 1e-2, 10, None, "one", "", SMALL))
     trainer.begin({"task": "task 0", "seed": 0, "schemes": ["rope"]})
-    found = trainer.advance(1e9, 1e-2, 3, math.inf)
+    found = trainer.advance(1e9, 1e-2, 3, 3, math.inf)
     assert found["done"] == 3 and len(found["losses"]) == 3
     trainer.keep()
     good = trainer.states[0]
-    assert len(trainer.advance(1e9, 1.0, 50, 0.0)["losses"]) == 1  # no loss is below 0
+    assert len(trainer.advance(1e9, 1.0, 3, 50, 0.0)["losses"]) == 1  # no loss is below 0
     trainer.states = [torch.full_like(good, math.nan)]
-    assert trainer.advance(1e9, 1.0, 50, LIMIT)["losses"] == [[None]]  # JSON has no NaN
+    assert trainer.advance(1e9, 1.0, 3, 50, LIMIT)["losses"] == [[None]]  # JSON has no NaN
     assert trainer.back() == 3 and trainer.states[0] is good
 
 
@@ -204,7 +204,7 @@ def test_twenty_steps_by_graphs_are_those_of_torch(scheme):
     state = course.start(seed)
     ours = state.numpy()
     for step in range(STEPS):
-        read = texts(back, course.sizes, seed, zero(step))
+        read = texts(back, course.sizes, seed, zero(step), torch.tensor(3))
         state, loss = course.step(state, *read, zero(step), torch.tensor(RATE))
         given = {name: x.numpy() for name, x in zip(("tokens", "targets", "share"), read, strict=True)}
         ours, got = session.run(
@@ -261,7 +261,7 @@ def test_what_cannot_be_trained_is_said_at_once(given, message):
 def test_a_live_panel_answers_with_torch():
     panel = learn(BACK, ["shaw", "rope"], **SMALL)
     assert isinstance(panel, Training)
-    assert repr(panel) == "learn “repeat the letter 3 back” with Shaw, RoPE"
+    assert repr(panel) == "learn “repeat the letter n back” with Shaw, RoPE"
     sent = []
     panel.send = lambda message, buffers=None: sent.append((message, buffers))
 

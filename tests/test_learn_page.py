@@ -15,7 +15,7 @@ from posenc._explore.training.panel import STATIC, TrainingPage
 from tests.browser import served
 from tests.panels import site
 
-TASKS = ("repeat the letter 3 back", "copy the word")
+TASKS = ("repeat the letter n back", "copy the word")
 SCHEMES = ("shaw", "nope")
 STEPS = 50
 SMALL = {"length": 12, "batch": 4, "model_dim": 16, "exam": 8}
