@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import math
 import re
@@ -71,8 +72,9 @@ def test_streams_and_seeds_share_nothing():
 
 def test_the_rules():
     given = torch.tensor([[0, 1, 2, 3, 4, 5, 6, 7, 8]])
-    tokens, targets, counted = back(given, zero(9))
-    assert (letters(tokens[0]), letters(targets[0, counted])) == ("abcdefghi", "abcdef")
+    for n in (1, 3, 4):
+        tokens, targets, counted = back(given, zero(9), zero(n))
+        assert (letters(tokens[0]), letters(targets[0, counted])) == ("abcdefghi", "abcdefghi"[:-n])
     tokens, targets, counted = first(given, zero(9))
     assert letters(targets[0]) == "aaaaaaaaa" and counted.all()
     for length in (9, 8, 5):
@@ -167,6 +169,41 @@ def test_a_model_learns_and_a_rate_that_is_too_high_leaves():
     assert trained("shaw", 60)[-1] < 0.1 < trained("nope", 60)[-1]
     losses = trained("rope", 40, rate=1.0)
     assert not all(loss < LIMIT for loss in losses)
+
+
+def test_the_number_of_a_rule_may_change_while_models_train():
+    lesson = Lesson([BACK, "copy the word"], ["shaw"], None, 0, 1e-2, 10, None, "one", "", SMALL, n=2)
+    spec = lesson.spec()
+    assert spec["numbered"] == [True, False] and spec["starts"]["n"] == 2 and not spec["many"]
+    assert next(c for c in spec["controls"] if c["name"] == "n")["max"] == 4  # half the length
+    assert "n" not in Lesson("copy the word", ["shaw"], None, 0, 1e-2, 10, None, "one", "", SMALL).spec()["starts"]
+    trainer = Trainer(lesson)
+    trainer.begin({"task": "task 0", "seed": 0, "schemes": ["shaw"]})
+    for n in (2, 4):
+        trainer.advance(1e9, 1e-2, n, 2, math.inf)
+        tokens, targets, share, *_ = trainer.exam(8, n)
+        assert torch.equal(targets[:, n:], tokens[:, :-n]) and share[:n].sum() == 0
+    with pytest.raises(ValueError, match="n = 5"):
+        trainer.step(1e-2, 5)
+    with pytest.raises(ValueError, match="n = 9"):
+        Lesson(BACK, ["shaw"], None, 0, 1e-2, 10, None, "one", "", SMALL, n=9)
+
+
+def test_many_schemes_have_small_maps_of_what_torch_has_trained():
+    from posenc._explore.training.page import _recorded, _trained
+
+    schemes = ["nope", "alibi", "shaw", "rope"]
+    lesson = Lesson(BACK, schemes, None, 0, 1e-2, 5, None, "one", "", SMALL, read=8)
+    assert lesson.spec()["many"]
+    trainer, losses = _trained(lesson)
+    assert losses.shape == (4, 5)
+    kept = _recorded(lesson, trainer)
+    maps = torch.frombuffer(bytearray(base64.b64decode(kept["maps"])), dtype=torch.uint8).view(4, 8, 8) / 255
+    found = trainer.exam(8)[3:]
+    for i in range(4):
+        accuracy, _, _, heads = found[4 * i : 4 * i + 4]
+        assert (maps[i] - heads[0, :8, :8]).abs().max() < 0.003
+        assert kept["shares"][i] == pytest.approx(accuracy[0, 3:8].mean().item(), abs=6e-4)
 
 
 def test_a_kernel_stops_where_a_loss_has_left_and_goes_back():

@@ -21,7 +21,7 @@ from posenc.schemes.registry import SCHEMES
 
 MOST_SEED = 999
 RATES = (1e-4, 1.0)
-NUMBERS = (1, 12)
+MOST_NUMBER = 12
 MANY = 4  # schemes, from which on each has a small map, and one of them a large one
 
 
@@ -48,7 +48,7 @@ class Lesson:
         longest, heads = self.sizes.longest, self.sizes.heads * self.sizes.layers
         low = min(8, self.sizes.length)
         self.controls = {
-            "n": Slider("n", n, *NUMBERS, 1, integer=True),
+            "n": Slider("n", n, 1, min(MOST_NUMBER, self.sizes.length // 2), 1, integer=True),
             "seed": Slider("seed", seed, 0, MOST_SEED, 1, integer=True),
             "rate": Slider("rate", rate, *RATES, 1 / 40, integer=False, log=True),
             "length": Slider("length", longest if read is None else read, low, longest, 1, integer=True),
@@ -65,7 +65,7 @@ class Lesson:
     def _try(self, title: str, rule: Task) -> None:
         """A rule gives what a model can read: said here, where the reader sees it."""
         letters = torch.arange(2 * self.sizes.length).view(2, -1) % LETTERS
-        most = (torch.tensor(NUMBERS[1]),) if numbered(rule) else ()
+        most = (torch.tensor(int(self.controls["n"].max)),) if numbered(rule) else ()
         found = rule(letters, torch.tensor(self.sizes.length), *most)
         shapes = [tuple(x.shape) if isinstance(x, Tensor) else type(x).__name__ for x in found]
         wanted = [tuple(letters.shape), tuple(letters.shape), (letters.shape[1],)]

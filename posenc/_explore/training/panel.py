@@ -49,7 +49,8 @@ def learn(
         seed: Of the weights and the texts, 0 to 999. A seed always gives the same curves. Default: 0.
         rate: Learning rate of Adam at the start, 0.0001 to 1. Default: 0.01.
         steps: After which training pauses. Default: 200.
-        n: The number in the rule at the start, 1 to 12. It may be moved while models train. Default: 3.
+        n: The number in the rule at the start, 1 to 12, or half the length of the texts if that is less. It may be
+            moved while models train. Default: 3.
         read: Length of the texts of the exams at the start. Default: the longest, `reach` times that of training.
         title: Of the panel. Default: the first task.
         name: Identifies the panel on its page. Default: "learning".
