@@ -53,7 +53,7 @@ def _stills(explorer: Explorer, values: Mapping[str, Any]) -> list[str]:
             stills.append(_readout(view, data[0]))
             continue
         if isinstance(view, Words):
-            stills.append(_sentences(view, data[0]))
+            stills.append(_sentences(view, data))
             continue
         if isinstance(view, Formula):
             stills.append(_formula(view, data[0], values))
@@ -82,17 +82,18 @@ def _readout(view: Readout, numbers: np.ndarray) -> str:
     return f'{title}<dl class="pe-readout">{pairs}</dl>'
 
 
-def _sentences(view: Words, weights: np.ndarray) -> str:
+def _sentences(view: Words, data: list[np.ndarray]) -> str:
     title = f'<p class="pe-view-title">{html.escape(view.title)}</p>' if view.title else ""
     rows = []
-    for index, row in enumerate(weights):
+    for index, row in enumerate(data[0]):
         inked = "".join(
             f'<span class="pe-word" style="--pe-ink: {round(100 * ink(weight))}%">{html.escape(str(word))}</span>'
             for word, weight in zip(view.words, row, strict=True)
         )
         colour, name = plot.css(view, index), html.escape(_label(view, index))
         rows.append(f'<tr style="--pe-colour: {colour}"><th scope="row">{name}</th><td><div>{inked}</div></td></tr>')
-    return f'{title}<table class="pe-words"><tbody>{"".join(rows)}</tbody></table>'
+    alt = html.escape(summary(view, data))
+    return f'{title}<table class="pe-words" aria-label="{alt}"><tbody>{"".join(rows)}</tbody></table>'
 
 
 def ink(weight: float) -> float:
