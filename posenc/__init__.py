@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from posenc._explore.training.panel import learn
     from posenc._properties import WISHES, compare, properties
     from posenc.pictures import plot
-    from posenc.pictures.views import Formula, Heatmap, Lines, Plane, Readout
+    from posenc.pictures.views import Formula, Heatmap, Lines, Plane, Readout, Words
     from posenc.schemes import grid, presets, scaling
     from posenc.schemes.alibi import ALiBi, alibi, alibi_slopes
     from posenc.schemes.distance_aware import DistanceAware, dead_rows, distance_weight
@@ -43,10 +43,10 @@ if TYPE_CHECKING:
 __all__ = [
     "ENCODINGS", "SCHEMES", "WISHES", "ALiBi", "Config", "DistanceAware", "Encoding", "Formula", "Heatmap",
     "KVCache", "Learned", "Lines", "Memory", "MultiheadAttention", "NoPE", "Panel", "Plan", "Plane", "Readout",
-    "RoPE", "Scheme", "Shaw", "Sinusoidal", "Span", "T5Bias", "Transformer", "TransformerXL", "XPos", "alibi",
-    "alibi_slopes", "attend", "attention", "attention_scores", "attention_weights", "compare", "convert_layout",
-    "dead_rows", "distance_weight", "explore", "frequencies", "grid", "layout_permutation", "learn", "logarithmic",
-    "plot", "presets", "properties", "relative_shift", "rotate", "scaling", "shaw_fused", "shaw_label",
+    "RoPE", "Scheme", "Shaw", "Sinusoidal", "Span", "T5Bias", "Transformer", "TransformerXL", "Words", "XPos",
+    "alibi", "alibi_slopes", "attend", "attention", "attention_scores", "attention_weights", "compare",
+    "convert_layout", "dead_rows", "distance_weight", "explore", "frequencies", "grid", "layout_permutation", "learn",
+    "logarithmic", "plot", "presets", "properties", "relative_shift", "rotate", "scaling", "shaw_fused", "shaw_label",
     "shaw_naive", "sinusoidal", "sliding_window", "stretch_table", "t5_bucket", "xpos_radius", "xpos_reach",
 ]  # fmt: skip
 
@@ -63,7 +63,7 @@ _HOMES = {
     "posenc._explore": "Panel explore logarithmic",
     "posenc._explore.training.panel": "learn",
     "posenc._properties": "WISHES compare properties",
-    "posenc.pictures.views": "Formula Heatmap Lines Plane Readout",
+    "posenc.pictures.views": "Formula Heatmap Lines Plane Readout Words",
     "posenc.schemes.alibi": "ALiBi alibi alibi_slopes",
     "posenc.schemes.distance_aware": "DistanceAware dead_rows distance_weight",
     "posenc.schemes.layout": "convert_layout layout_permutation",

@@ -209,10 +209,13 @@ COLOURED = """async () => {  // once every colour has passed into that of the th
   while (passing().length) await Promise.allSettled(passing().map(each => each.finished));
 }"""
 FIRST = """async () => {
-  const { panel } = document.querySelector("figure.pe-panel");
-  panel.root.scrollIntoView();
+  const figure = document.querySelector("figure.pe-panel"), { panel, learning } = figure;
+  figure.scrollIntoView();
+  const bottom = part => part.getBoundingClientRect().bottom + scrollY;
+  if (learning) return bottom(learning.race?.host ?? figure.querySelector(".pe-still"));
   for (const late = Date.now() + 20000; !panel.tensors && Date.now() < late;) await new Promise(requestAnimationFrame);
   const { stage, frame } = panel.views[0].parts?.[0] ?? panel.views[0];
+  if (!frame) return bottom(stage);
   return stage.getBoundingClientRect().top + scrollY + frame.plot.top + frame.plot.height;
 }"""
 # Sections out of sight are neither laid out nor painted, and cut off what is too wide for them: this shows them whole.
@@ -426,7 +429,7 @@ def test_panels_speak_in_words(book: Path, request: pytest.FixtureRequest) -> No
 @pytest.mark.usefixtures("visit")
 def test_a_panel_stands_before_its_code_which_is_folded(book: Path, request: pytest.FixtureRequest) -> None:
     text = (book / f"{request.node.callspec.id}.html").read_text(encoding="utf-8")
-    cells = [cell for cell in re.split(r'<div class="cell(?= |")', text) if 'class="pe-panel"' in cell]
+    cells = [cell for cell in re.split(r'<div class="cell(?= |")', text) if 'class="pe-panel' in cell]
     assert cells
     for cell in cells:
         figure, fold, code = (cell.index(part) for part in ("<figure", "<details", 'class="highlight'))

@@ -27,7 +27,7 @@ PICTURES = """() => {
     && e.getBoundingClientRect().width > 0 && e.getBoundingClientRect().height > 0;
   return [...document.querySelectorAll("figure.pe-panel")].map(panel => [
     visible(panel.querySelector(".pe-state")),
-    [...panel.querySelectorAll("svg[role=img]")].map(svg =>
+    [...panel.querySelectorAll("svg[role=img], .pe-words")].map(svg =>
       visible(svg) && svg.getAttribute("aria-label").length > 20)]);
 }"""
 

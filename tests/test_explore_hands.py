@@ -9,7 +9,7 @@ import re
 import pytest
 import torch
 
-from posenc import Formula, Heatmap, Lines, Plane, Readout, explore, logarithmic
+from posenc import Formula, Heatmap, Lines, Plane, Readout, Words, explore, logarithmic
 from posenc._explore.explorer import Explorer
 from posenc._explore.formula import markup, tree
 from tests.panels import live, read, settled, site
@@ -53,6 +53,17 @@ def clocks(turn=0.0, size=1.0):
     return torch.stack([angles.cos(), angles.sin()], -1), scaled
 
 
+SAID = ["the", "cat", "sat", "down"]
+
+
+def said(moved=0, query=3):
+    """Weights of the words up to one: the same for all, and halved with each step away. The second row notices."""
+    ahead = torch.arange(4) > query
+    near = torch.where(ahead, 0.0, 0.5 ** (query - torch.arange(4.0)))
+    weights = torch.stack([torch.where(ahead, 0.0, 1 / (query + torch.ones(4))), near / near.sum()])
+    return weights, torch.tensor([0.0, 0.1]) * moved
+
+
 def other(theta=0.5, kind=0.0):
     return theta * POS + kind
 
@@ -79,6 +90,8 @@ def made(tmp_path_factory):
         explore(clocks, Plane(tiles=True, labels=[f"hand {i}" for i in range(6)]),
                 Heatmap(tiles=["one", "two", "three"]),
                 turn=(0.0, 6.3), size=(1.0, 2.0), play="turn"),
+        explore(said, Words(SAID, labels=["even", "near"], colours=["nope", "alibi"], pick="query"),
+                moved=(0, 9), query=(0, 3)),
         explore(other, Lines(), theta=(0.0, 1.0), kind=[0.0, 1.0], share=("theta", "kind"), play="kind"),
     ], gap="<p>With θ = <a id=number href='#explore-arrows?theta'>0.4</a>.</p>")  # fmt: skip
     return folder
@@ -198,6 +211,26 @@ def test_rows_are_picked_by_mouse_and_by_key(page):
         stage.press(key)
     assert values(page, "explore-bias")["query"] == 2
     assert page.locator("#explore-bias").get_by_label("query", exact=True).is_enabled()  # though no graph uses it
+
+
+def test_a_word_is_picked_and_a_row_says_how_far_it_has_changed(page):
+    identity = "explore-said"
+    word = page.locator(f"#{identity} .pe-words tr").nth(1).locator(".pe-word").nth(2)
+    word.click()
+    settled(page, identity)
+    assert values(page, identity) == {"moved": 0, "query": 2}
+    assert "pe-picked-word" in word.get_attribute("class")
+    ink = lambda i: word.evaluate(f"w => w.parentNode.children[{i}].style.getPropertyValue('--pe-ink')")  # noqa: E731
+    near = said(0, 2)[0][1]
+    assert [ink(i) for i in range(4)] == [f"{round(100 * float(w) ** 0.62)}%" for w in near]
+    notes = page.locator(f"#{identity} .pe-words td:last-child")
+    assert notes.all_inner_texts() == ["", ""]
+    page.evaluate("id => document.getElementById(id).panel.set({ moved: 5 })", identity)
+    settled(page, identity)
+    assert notes.all_inner_texts() == ["same", "± 50 %"]
+    page.evaluate("id => document.getElementById(id).panel.speak()", identity)
+    said_of = page.locator(f"#{identity} .pe-words").locator("..").get_attribute("aria-label")
+    assert "near: most on “sat”" in said_of and "even: most on “the”" in said_of and "unchanged" in said_of
 
 
 def test_handles_add_no_tab_stop_and_fit_a_finger(made, open_page):
@@ -578,6 +611,9 @@ def test_only_whole_numbers_and_choices_can_be_picked():
         (Heatmap(), torch.ones(2, 2, 2)),
         (Formula("{1}"), torch.ones(1)),
         (Formula("{0}"), None),
+        (Words(["a", "b"]), torch.ones(1, 2)),
+        (Words(["a", "b"]), (torch.ones(1, 3), torch.ones(1))),
+        (Words(["a", "b"]), (torch.ones(2, 2), torch.ones(3))),
     ],
 )
 def test_views_refuse_other_shapes(view, value):

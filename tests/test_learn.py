@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import math
 import re
@@ -17,7 +18,7 @@ from posenc._explore.training.panel import Training, TrainingPage, learn
 from posenc._explore.training.tasks import SIGN, SYMBOLS, TASKS, back, copy, first
 
 SMALL = {"length": 8, "batch": 4, "model_dim": 16, "exam": 4, "reach": 2}
-BACK = "repeat the letter 3 back"
+BACK = "repeat the letter n back"
 
 
 def zero(number: int = 0) -> torch.Tensor:
@@ -71,8 +72,9 @@ def test_streams_and_seeds_share_nothing():
 
 def test_the_rules():
     given = torch.tensor([[0, 1, 2, 3, 4, 5, 6, 7, 8]])
-    tokens, targets, counted = back(given, zero(9))
-    assert (letters(tokens[0]), letters(targets[0, counted])) == ("abcdefghi", "abcdef")
+    for n in (1, 3, 4):
+        tokens, targets, counted = back(given, zero(9), zero(n))
+        assert (letters(tokens[0]), letters(targets[0, counted])) == ("abcdefghi", "abcdefghi"[:-n])
     tokens, targets, counted = first(given, zero(9))
     assert letters(targets[0]) == "aaaaaaaaa" and counted.all()
     for length in (9, 8, 5):
@@ -86,8 +88,8 @@ def test_the_rules():
 @pytest.mark.parametrize("task", TASKS)
 def test_texts_of_steps_and_exams_differ_and_share_out_the_loss(task):
     sizes, seed = Sizes(), zero(3)
-    seen = [texts(TASKS[task], sizes, seed, zero(step)) for step in range(3)]
-    exam = exam_texts(TASKS[task], sizes, seed, zero(40))
+    seen = [texts(TASKS[task], sizes, seed, zero(step), torch.tensor(3)) for step in range(3)]
+    exam = exam_texts(TASKS[task], sizes, seed, zero(40), torch.tensor(3))
     assert exam[2][40:].sum() == 0
     for tokens, targets, share in (*seen, exam):
         assert tokens.shape == targets.shape and share.shape == tokens.shape[1:]
@@ -134,7 +136,7 @@ def test_a_step_is_that_of_torchs_optimiser(decay):
             parameter.copy_(course.parameters(state)[name])
     optimiser = torch.optim.AdamW(model.parameters(), lr=1e-2, betas=sizes.betas, weight_decay=decay)
     for step in range(5):
-        read = texts(back, sizes, seed, zero(step))
+        read = texts(back, sizes, seed, zero(step), torch.tensor(3))
         state, loss = course.step(state, *read, zero(step), torch.tensor(1e-2))
         tokens, targets, share = read
         true = torch.nn.functional.cross_entropy(model(tokens).mT, targets, reduction="none") @ share
@@ -149,7 +151,7 @@ def test_a_step_is_that_of_torchs_optimiser(decay):
 def test_an_exam_counts_right_letters_and_shows_weights():
     sizes = Sizes(**SMALL)
     course, seed = Course("rope", sizes), zero()
-    read = exam_texts(back, sizes, seed, zero(10))
+    read = exam_texts(back, sizes, seed, zero(10), torch.tensor(3))
     accuracy, loss, written, heads = course.exam(course.start(seed), *read)
     assert accuracy.shape == (1, 16) and heads.shape == (2, 16, 16) and written.shape == (16,)
     assert accuracy[0].isnan().nonzero().flatten().tolist() == [0, 1, 2, *range(10, 16)]
@@ -169,16 +171,51 @@ def test_a_model_learns_and_a_rate_that_is_too_high_leaves():
     assert not all(loss < LIMIT for loss in losses)
 
 
+def test_the_number_of_a_rule_may_change_while_models_train():
+    lesson = Lesson([BACK, "copy the word"], ["shaw"], None, 0, 1e-2, 10, None, "one", "", SMALL, n=2)
+    spec = lesson.spec()
+    assert spec["numbered"] == [True, False] and spec["starts"]["n"] == 2 and not spec["many"]
+    assert next(c for c in spec["controls"] if c["name"] == "n")["max"] == 4  # half the length
+    assert "n" not in Lesson("copy the word", ["shaw"], None, 0, 1e-2, 10, None, "one", "", SMALL).spec()["starts"]
+    trainer = Trainer(lesson)
+    trainer.begin({"task": "task 0", "seed": 0, "schemes": ["shaw"]})
+    for n in (2, 4):
+        trainer.advance(1e9, 1e-2, n, 2, math.inf)
+        tokens, targets, share, *_ = trainer.exam(8, n)
+        assert torch.equal(targets[:, n:], tokens[:, :-n]) and share[:n].sum() == 0
+    with pytest.raises(ValueError, match="n = 5"):
+        trainer.step(1e-2, 5)
+    with pytest.raises(ValueError, match="n = 9"):
+        Lesson(BACK, ["shaw"], None, 0, 1e-2, 10, None, "one", "", SMALL, n=9)
+
+
+def test_many_schemes_have_small_maps_of_what_torch_has_trained():
+    from posenc._explore.training.page import _recorded, _trained
+
+    schemes = ["nope", "alibi", "shaw", "rope"]
+    lesson = Lesson(BACK, schemes, None, 0, 1e-2, 5, None, "one", "", SMALL, read=8)
+    assert lesson.spec()["many"]
+    trainer, losses = _trained(lesson)
+    assert losses.shape == (4, 5)
+    kept = _recorded(lesson, trainer)
+    maps = torch.frombuffer(bytearray(base64.b64decode(kept["maps"])), dtype=torch.uint8).view(4, 8, 8) / 255
+    found = trainer.exam(8)[3:]
+    for i in range(4):
+        accuracy, _, _, heads = found[4 * i : 4 * i + 4]
+        assert (maps[i] - heads[0, :8, :8]).abs().max() < 0.003
+        assert kept["shares"][i] == pytest.approx(accuracy[0, 3:8].mean().item(), abs=6e-4)
+
+
 def test_a_kernel_stops_where_a_loss_has_left_and_goes_back():
     trainer = Trainer(Lesson(BACK, ["rope"], None, 0, 1e-2, 10, None, "one", "", SMALL))
     trainer.begin({"task": "task 0", "seed": 0, "schemes": ["rope"]})
-    found = trainer.advance(1e9, 1e-2, 3, math.inf)
+    found = trainer.advance(1e9, 1e-2, 3, 3, math.inf)
     assert found["done"] == 3 and len(found["losses"]) == 3
     trainer.keep()
     good = trainer.states[0]
-    assert len(trainer.advance(1e9, 1.0, 50, 0.0)["losses"]) == 1  # no loss is below 0
+    assert len(trainer.advance(1e9, 1.0, 3, 50, 0.0)["losses"]) == 1  # no loss is below 0
     trainer.states = [torch.full_like(good, math.nan)]
-    assert trainer.advance(1e9, 1.0, 50, LIMIT)["losses"] == [[None]]  # JSON has no NaN
+    assert trainer.advance(1e9, 1.0, 3, 50, LIMIT)["losses"] == [[None]]  # JSON has no NaN
     assert trainer.back() == 3 and trainer.states[0] is good
 
 
@@ -204,7 +241,7 @@ def test_twenty_steps_by_graphs_are_those_of_torch(scheme):
     state = course.start(seed)
     ours = state.numpy()
     for step in range(STEPS):
-        read = texts(back, course.sizes, seed, zero(step))
+        read = texts(back, course.sizes, seed, zero(step), torch.tensor(3))
         state, loss = course.step(state, *read, zero(step), torch.tensor(RATE))
         given = {name: x.numpy() for name, x in zip(("tokens", "targets", "share"), read, strict=True)}
         ours, got = session.run(
@@ -261,7 +298,7 @@ def test_what_cannot_be_trained_is_said_at_once(given, message):
 def test_a_live_panel_answers_with_torch():
     panel = learn(BACK, ["shaw", "rope"], **SMALL)
     assert isinstance(panel, Training)
-    assert repr(panel) == "learn “repeat the letter 3 back” with Shaw, RoPE"
+    assert repr(panel) == "learn “repeat the letter n back” with Shaw, RoPE"
     sent = []
     panel.send = lambda message, buffers=None: sent.append((message, buffers))
 

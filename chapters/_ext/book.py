@@ -159,7 +159,7 @@ class PanelFirst(SphinxPostTransform):
             if cell.get("nb_element") != "cell_code" or len(cell.children) < 2:
                 continue
             code, *rest = cell.children
-            if not any('class="pe-panel"' in raw.astext() for part in rest for raw in part.findall(nodes.raw)):
+            if not any('class="pe-panel' in raw.astext() for part in rest for raw in part.findall(nodes.raw)):
                 continue
             lines = next(code.findall(nodes.literal_block)).astext().count("\n") + 1
             if not isinstance(code, HideCodeCellNode):
@@ -191,7 +191,7 @@ class PanelsThere(SphinxPostTransform):
         panels: dict[str, set[str]] = {}
         for raw in self.document.findall(nodes.raw):
             for name, data in re.findall(
-                r'class="pe-panel" id="([^"]+)">.*?class="pe-data">(.*?)</script>', raw.astext(), re.S
+                r'class="pe-panel[^"]*" id="([^"]+)">.*?class="pe-data">(.*?)</script>', raw.astext(), re.S
             ):
                 panels[name] = {control["name"] for control in json.loads(data)["controls"]}
         for link in self.document.findall(nodes.reference):

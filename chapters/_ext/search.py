@@ -145,7 +145,7 @@ def lines(node: nodes.Node) -> Iterator[str]:
     if isinstance(node, nodes.math_block):
         yield plain(node.astext())
     elif isinstance(node, nodes.raw):
-        if 'class="pe-panel"' not in node.astext():
+        if 'class="pe-panel' not in node.astext():
             yield from rows(node.astext())
     elif isinstance(node, nodes.row):
         cells = (" ".join(filter(None, lines(entry))) for entry in node.findall(nodes.entry))
@@ -240,7 +240,7 @@ EVERYWHERE = frozenset(
      "draw_on", "by_hand", "rel_tol", "abs_tol", "ones_like", "zeros_like", "expand_as", "repeat_interleave",
      "RoPE", "NoPE", "ALiBi", "YaRN")
 )  # fmt: skip
-PANEL = re.compile(r'class="pe-panel" id="([^"]+)">.*?class="pe-data">(.*?)</script>', re.S)
+PANEL = re.compile(r'class="pe-panel[^"]*" id="([^"]+)">.*?class="pe-data">(.*?)</script>', re.S)
 EXHIBIT = re.compile(r'\bhang\(\s*\d+,\s*"([^"]+)"')
 
 

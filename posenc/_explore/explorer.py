@@ -17,7 +17,7 @@ from torch import Tensor
 from posenc._explore.controls import Choice, Control, Slider, Tick, controls
 from posenc._explore.formula import tree
 from posenc.pictures import plot
-from posenc.pictures.views import Formula, Heatmap, Lines, Plane, Readout, View
+from posenc.pictures.views import Formula, Heatmap, Lines, Plane, Readout, View, Words
 
 
 class Explorer:
@@ -45,7 +45,9 @@ class Explorer:
         if not callable(function):
             raise ValueError(f"explore() needs a function first, got {function!r}")
         if not views or not all(isinstance(view, View) for view in views):
-            raise ValueError("explore() needs at least one view: Heatmap(), Lines(), Plane(), Readout() or Formula()")
+            raise ValueError(
+                "explore() needs at least one view: Heatmap(), Lines(), Plane(), Words(), Readout() or Formula()"
+            )
         self.function, self.views = function, views
         self.name = name or getattr(function, "__name__", "function").strip("<>")
         self.title = title or self.name.replace("_", " ")
@@ -92,7 +94,7 @@ class Explorer:
         for name in sliders:
             if not isinstance(self._known(name), Slider):
                 raise ValueError(f"{name!r} is no slider, so nothing in a picture can be dragged to move it")
-        if isinstance(view, Heatmap):
+        if isinstance(view, (Heatmap, Words)):
             for name in filter(None, (view.pick,) if isinstance(view.pick, str) else view.pick):
                 control = self._known(name)
                 if isinstance(control, Tick) or (isinstance(control, Slider) and not control.integer):
@@ -217,7 +219,7 @@ class Explorer:
             for state in states:
                 tensors = self.run({**fixed, **state})
                 for number, view in enumerate(self.views):
-                    count = 2 if isinstance(view, Lines) else 1
+                    count = 2 if isinstance(view, (Lines, Words)) else 1
                     shown, tensors = tensors[count - 1], tensors[count:]
                     finite = shown[shown.isfinite()]
                     if isinstance(view, Lines) and view.log_y:
@@ -266,8 +268,11 @@ def shown(view: View, every: Callable[[], tuple[float, float]]) -> dict[str, Any
         entry["landmarks"] = [{"label": str(label), "at": float(at)} for label, at in view.landmarks.items()]
     if isinstance(view, Plane):
         entry["tiles"] = view.tiles
-    if isinstance(view, (Lines, Plane)):
+    if isinstance(view, Words):
+        entry["words"], entry["pick"] = [str(word) for word in view.words], [view.pick]
+    if isinstance(view, (Lines, Plane, Words)):
         entry["colours"] = [plot.css(view, i) for i in range(max(len(view.colours), len(plot.CYCLE)))]
+    if isinstance(view, (Lines, Plane)):
         drag = {which: [names] if isinstance(names, str) else list(names) for which, names in view.drag.items()}
         entry["drag"] = [{"index": which, "controls": names} for which, names in drag.items()]
     if isinstance(view, (Readout, Formula)):

@@ -15,7 +15,7 @@ from posenc._explore.explorer import Explorer, _short
 from posenc._explore.export import used
 from posenc._explore.formula import markup, tree
 from posenc.pictures import plot
-from posenc.pictures.views import Formula, Heatmap, Lines, Plane, Readout, View
+from posenc.pictures.views import Formula, Heatmap, Lines, Plane, Readout, View, Words
 
 
 def element(explorer: Explorer, graphs: Mapping[str, bytes], values: Mapping[str, Any], identity: str) -> str:
@@ -47,10 +47,13 @@ def _stills(explorer: Explorer, values: Mapping[str, Any]) -> list[str]:
     tensors = [t.cpu().double().numpy() for t in explorer.run(values)]
     stills = []
     for number, view in enumerate(explorer.views):
-        count = 2 if isinstance(view, Lines) else 1
+        count = 2 if isinstance(view, (Lines, Words)) else 1
         data, tensors = tensors[:count], tensors[count:]
         if isinstance(view, Readout):
             stills.append(_readout(view, data[0]))
+            continue
+        if isinstance(view, Words):
+            stills.append(_sentences(view, data))
             continue
         if isinstance(view, Formula):
             stills.append(_formula(view, data[0], values))
@@ -79,6 +82,25 @@ def _readout(view: Readout, numbers: np.ndarray) -> str:
     return f'{title}<dl class="pe-readout">{pairs}</dl>'
 
 
+def _sentences(view: Words, data: list[np.ndarray]) -> str:
+    title = f'<p class="pe-view-title">{html.escape(view.title)}</p>' if view.title else ""
+    rows = []
+    for index, row in enumerate(data[0]):
+        inked = "".join(
+            f'<span class="pe-word" style="--pe-ink: {round(100 * ink(weight))}%">{html.escape(str(word))}</span>'
+            for word, weight in zip(view.words, row, strict=True)
+        )
+        colour, name = plot.css(view, index), html.escape(_label(view, index))
+        rows.append(f'<tr style="--pe-colour: {colour}"><th scope="row">{name}</th><td><div>{inked}</div></td></tr>')
+    alt = html.escape(summary(view, data))
+    return f'{title}<table class="pe-words" aria-label="{alt}"><tbody>{"".join(rows)}</tbody></table>'
+
+
+def ink(weight: float) -> float:
+    """How dark a weight is, from 0 to 1: small ones are visible, and a difference of large ones is too."""
+    return float(min(1.0, max(0.0, weight) ** 0.62))
+
+
 def summary(view: View, data: list[np.ndarray]) -> str:
     """What a view shows, in words, for those who cannot see it."""
     name = f"{view.title}: " if view.title else ""
@@ -88,6 +110,11 @@ def summary(view: View, data: list[np.ndarray]) -> str:
     if isinstance(view, Lines):
         parts = [f"{_label(view, index)}: {_range(line)}" for index, line in enumerate(data[1])]
         return f"{name}{view.y} against {view.x}; " + "; ".join(parts) + "."
+    if isinstance(view, Words):
+        most = [
+            f"{_label(view, i)}: most on “{view.words[row.argmax()]}”, {row.max():.2f}" for i, row in enumerate(data[0])
+        ]
+        return name + "; ".join(most) + "."
     if isinstance(view, Formula):
         return name + ", ".join(_written(view, index, number) for index, number in enumerate(data[0])) + "."
     if isinstance(view, Plane):
@@ -103,8 +130,8 @@ def _written(view: Readout | Formula, index: int, number: float) -> str:
     return f"{number:.{digits}f}"
 
 
-def _label(view: Lines | Plane | Readout, index: int) -> str:
-    noun = {"lines": "line", "plane": "arrow", "readout": "value"}[view.kind]
+def _label(view: Lines | Plane | Readout | Words, index: int) -> str:
+    noun = {"lines": "line", "plane": "arrow", "readout": "value", "words": "row"}[view.kind]
     return str(view.labels[index]) if index < len(view.labels) else f"{noun} {index + 1}"
 
 

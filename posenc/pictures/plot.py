@@ -18,7 +18,7 @@ from typing import Any
 from posenc._extras import extra
 from posenc.book.notebook import book_mode
 from posenc.pictures.svg import slim
-from posenc.pictures.views import Heatmap, Lines, Plane
+from posenc.pictures.views import Heatmap, Lines, Plane, Words
 from posenc.schemes.registry import SCHEMES
 
 with extra("plot"):
@@ -346,7 +346,7 @@ def table(scale: str) -> bytes:
     return (mpl.colormaps[MAPS[scale]](np.linspace(0, 1, 256))[:, :3] * 255).round().astype(np.uint8).tobytes()
 
 
-def colour(view: Lines | Plane, index: int) -> str:
+def colour(view: Lines | Plane | Words, index: int) -> str:
     """The colour of line or arrow number `index` of a view, from `COLOURS` if it is given by name.
 
     Example:
@@ -357,7 +357,7 @@ def colour(view: Lines | Plane, index: int) -> str:
     return COLOURS.get(given, given)
 
 
-def css(view: Lines | Plane, index: int) -> str:
+def css(view: Lines | Plane | Words, index: int) -> str:
     """The same colour for a page: that of a role follows the page from light to dark.
 
     Example:

@@ -332,4 +332,59 @@ class Formula:
         return [numbers.contiguous()]
 
 
-View = Heatmap | Lines | Plane | Readout | Formula
+@dataclass(frozen=True)
+class Words:
+    """A sentence, once in each row, whose words are the darker the more weight they have.
+
+    The data are the weights (rows, words), from 0 to 1, and for each row how much it has changed, (rows,). A change is
+    written at the end of the row, in percent; none of all rows is written as long as all are 0.
+
+    Args:
+        words: The words of the sentence.
+        labels: A name for each row.
+        colours: A colour for each row: a name in `plot.COLOURS`, or any colour of matplotlib.
+        pick: The control of a panel that a press on a word sets to the number of that word, from 0. Its word is framed.
+        title: A title above the sentences.
+
+    Raises:
+        ValueError: If there are no words.
+
+    Example:
+        >>> weights, change = Words(["a", "b"]).read((torch.eye(2), torch.zeros(2)))
+        >>> weights.shape, change.shape
+        (torch.Size([2, 2]), torch.Size([2]))
+    """
+
+    kind: ClassVar[str] = "words"
+    words: Sequence[str]
+    labels: Sequence[str] = field(default=())
+    colours: Sequence[str] = field(default=())
+    pick: str = ""
+    title: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.words:
+            raise ValueError("words is empty: give the words of a sentence")
+
+    def read(self, value: Any) -> list[Tensor]:
+        """The tensors to show.
+
+        Args:
+            value: What the function of a panel returned for this view.
+
+        Returns:
+            The weights (rows, words) and the changes (rows,), float32.
+
+        Raises:
+            ValueError: For other shapes.
+        """
+        if not isinstance(value, (tuple, list)) or len(value) != 2:
+            raise ValueError("Words needs a pair: the weights (rows, words), and the change of each row, (rows,)")
+        weights, change = (_tensor(part, "Words") for part in value)
+        if weights.dim() != 2 or weights.shape[1] != len(self.words) or change.shape != weights.shape[:1]:
+            shapes = f"{tuple(weights.shape)} and {tuple(change.shape)}"
+            raise ValueError(f"Words needs (rows, {len(self.words)}) and (rows,), got shapes {shapes}")
+        return [weights.contiguous(), change.contiguous()]
+
+
+View = Heatmap | Lines | Plane | Readout | Formula | Words

@@ -22,7 +22,7 @@ from posenc._explore.training.course import Course, Sizes, texts
 from posenc._explore.training.graphs import Run, course_graphs, task_graphs, verify
 from posenc._explore.training.tasks import back
 
-TITLE = "repeat the letter 3 back"
+TITLE = "repeat the letter n back"
 STEPS = 100
 PANEL = "document.querySelector('.pe-learn').learning"
 # The time from a movement of a slider to the painted frame, again and again while models train.
@@ -56,7 +56,7 @@ def table(schemes: list[str]) -> None:
         by_torch = []
         for step in range(STEPS // 4):
             begin = time.perf_counter()
-            read = texts(back, sizes, seed, torch.tensor(step))
+            read = texts(back, sizes, seed, torch.tensor(step), torch.tensor(3))
             state, _ = course.step(state, *read, torch.tensor(step), rate)
             by_torch.append(1e3 * (time.perf_counter() - begin))
         size = sum(map(len, graphs.values())) / 1e3

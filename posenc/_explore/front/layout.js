@@ -10,9 +10,9 @@
 /** @typedef {[view: View, least: number][]} Row views with the pixels that each needs */
 
 /** @type {Record<string, number>} */
-const LEAST = { plane: 260, readout: 0, formula: 0 }; // pixels that a view needs beside another; others need 300
+const LEAST = { plane: 260, readout: 0, formula: 0, words: 0 }; // pixels that a view needs beside another; others need 300
 const BESIDE = 210; // pixels that each of the sides needs that are compared
-const WIDE = ["readout", "formula"]; // have a row of their own
+const WIDE = ["readout", "formula", "words"]; // have a row of their own
 const GAP = 20;
 const BELOW = 130; // pixels for titles and scales below a picture
 const COLUMNS = 60;

@@ -65,7 +65,7 @@ export type Tree = [tag: string, attributes: Record<string, string>, children: (
 
 /** What a view shows, as explorer.py writes it. A kind of views has some of these entries, and reads no others. */
 export interface ViewSpec {
-  readonly kind: "heatmap" | "lines" | "plane" | "readout" | "formula";
+  readonly kind: "heatmap" | "lines" | "plane" | "readout" | "formula" | "words";
   readonly title: string;
   readonly x: string;
   readonly y: string;
@@ -85,6 +85,7 @@ export interface ViewSpec {
   readonly log_x: boolean;
   readonly log_y: boolean;
   readonly ticks: string[];
+  readonly words: string[];
   readonly rule: string;
   readonly level: string;
   readonly bands: [lower: number, upper: number][];

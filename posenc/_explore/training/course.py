@@ -15,7 +15,7 @@ from torch.func import functional_call, grad_and_value
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from posenc._explore.training.draws import below, normal, uniform
-from posenc._explore.training.tasks import LETTERS, VOCABULARY, Task
+from posenc._explore.training.tasks import LETTERS, VOCABULARY, Task, numbered
 from posenc.schemes.registry import SCHEMES
 from posenc.transformer.model import Transformer
 
@@ -47,7 +47,7 @@ class Sizes:
         return self.reach * self.length
 
 
-def texts(task: Task, sizes: Sizes, seed: Tensor, step: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def texts(task: Task, sizes: Sizes, seed: Tensor, step: Tensor, n: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """The texts of a step.
 
     Args:
@@ -55,25 +55,27 @@ def texts(task: Task, sizes: Sizes, seed: Tensor, step: Tensor) -> tuple[Tensor,
         sizes: Of the texts.
         seed: Of the training, 0-d int64.
         step: Which step, counted from 0, 0-d int64.
+        n: The number in the rule, 0-d int64.
 
     Returns:
         Tokens and targets, int64 (B, L), and the share of the loss that each place has, float32 (L,), of sum 1.
     """
     shape = (sizes.batch, sizes.length)
-    return _drawn(task, seed, TEXTS, step * math.prod(shape), shape, torch.full((), sizes.length))
+    return _drawn(task, seed, TEXTS, step * math.prod(shape), shape, torch.full((), sizes.length), n)
 
 
-def exam_texts(task: Task, sizes: Sizes, seed: Tensor, length: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def exam_texts(task: Task, sizes: Sizes, seed: Tensor, length: Tensor, n: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """The texts of an exam, which no step of this seed has drawn, as `texts` has them; the rest after `length` is not
     counted."""
-    return _drawn(task, seed, EXAM, torch.zeros_like(seed), (sizes.exam, sizes.longest), length)
+    return _drawn(task, seed, EXAM, torch.zeros_like(seed), (sizes.exam, sizes.longest), length, n)
 
 
 def _drawn(
-    task: Task, seed: Tensor, stream: int, begin: Tensor, shape: tuple[int, int], length: Tensor
+    task: Task, seed: Tensor, stream: int, begin: Tensor, shape: tuple[int, int], length: Tensor, n: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     index = begin + torch.arange(math.prod(shape)).view(shape)
-    tokens, targets, counted = task(below(LETTERS, seed, stream, index), length)
+    number = (n,) if numbered(task) else ()
+    tokens, targets, counted = task(below(LETTERS, seed, stream, index), length, *number)
     share = (counted & (torch.arange(shape[1]) < length)).float()
     return tokens, targets, share / share.sum()
 

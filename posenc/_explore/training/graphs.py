@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 from unittest import mock
@@ -17,19 +18,19 @@ from posenc._explore.export import ExportError, _difference, _quiet, _reason, _s
 from posenc._explore.training.course import Course, Sizes, exam_texts, texts, traced
 from posenc._explore.training.tasks import Task
 
+NUMBER = 3  # n, while they are compared
 STEPS = 20  # that a graph is compared with torch
 RATE = 1e-3  # at which they are: at a high rate rounding itself grows, in torch as well
 FAR = 1e-3
 
 
 def task_graphs(title: str, task: Task, sizes: Sizes) -> dict[str, bytes]:
-    """The graphs of a task: "texts" (seed, step) and "exam" (seed, length), as the functions of `course`."""
-    seed, step, length = torch.tensor(3), torch.tensor(5), torch.tensor(sizes.length)
+    """The graphs of a task: "texts" (seed, step, n) and "exam" (seed, length, n), as the functions of `course`."""
+    seed, n = {"seed": torch.tensor(3)}, {"n": torch.tensor(3)}
+    step, length = {"step": torch.tensor(5)}, {"length": torch.tensor(sizes.length)}
     return {
-        "texts": _export(title, lambda seed, step: texts(task, sizes, seed, step), {"seed": seed, "step": step}),
-        "exam": _export(
-            title, lambda seed, length: exam_texts(task, sizes, seed, length), {"seed": seed, "length": length}
-        ),
+        "texts": _export(title, functools.partial(texts, task, sizes), seed | step | n),
+        "exam": _export(title, functools.partial(exam_texts, task, sizes), seed | length | n),
     }
 
 
@@ -114,7 +115,7 @@ class Run:
 
     def step(self, rate: float) -> float:
         """Take a step; returns the loss before it."""
-        read = _named(self.task["texts"], seed=self.seed, step=np.array(self.done))
+        read = _named(self.task["texts"], seed=self.seed, step=np.array(self.done), n=np.array(NUMBER))
         self.state, loss = self.course["step"].run(
             None, {"state": self.state, **read, "step": np.array(self.done), "rate": np.array(rate, np.float32)}
         )
@@ -122,7 +123,7 @@ class Run:
         return float(loss[0])
 
     def exam(self, length: int) -> list[np.ndarray]:
-        read = _named(self.task["exam"], seed=self.seed, length=np.array(length))
+        read = _named(self.task["exam"], seed=self.seed, length=np.array(length), n=np.array(NUMBER))
         return self.course["exam"].run(None, {"state": self.state, **read})
 
 
@@ -133,11 +134,11 @@ def verify(title: str, task: Task, course: Course, run: Run, seed: int = 0) -> f
     run.start(seed)
     farthest = 0.0
     for step in range(STEPS):
-        read = texts(task, sizes, torch.tensor(seed), torch.tensor(step))
+        read = texts(task, sizes, torch.tensor(seed), torch.tensor(step), torch.tensor(NUMBER))
         state, loss = course.step(state, *read, torch.tensor(step), torch.tensor(RATE))
         farthest = max(farthest, _difference(np.array([run.step(RATE)]), loss.numpy()))
     accuracy, loss, _, heads = course.exam(
-        state, *exam_texts(task, sizes, torch.tensor(seed), torch.tensor(sizes.longest))
+        state, *exam_texts(task, sizes, torch.tensor(seed), torch.tensor(sizes.longest), torch.tensor(NUMBER))
     )
     ours = run.exam(sizes.longest)
     for true, got in ((loss, ours[1]), (heads, ours[3])):

@@ -15,12 +15,14 @@ from torch import Tensor
 from posenc._explore.controls import Choice, Slider
 from posenc._explore.explorer import shown
 from posenc._explore.training.course import LIMIT, Course, Sizes, exam_texts, texts
-from posenc._explore.training.tasks import LETTERS, SYMBOLS, TASKS, Task
+from posenc._explore.training.tasks import LETTERS, SYMBOLS, TASKS, Task, numbered
 from posenc.pictures.views import Heatmap, Lines
 from posenc.schemes.registry import SCHEMES
 
 MOST_SEED = 999
 RATES = (1e-4, 1.0)
+MOST_NUMBER = 12
+MANY = 4  # schemes, from which on each has a small map, and one of them a large one
 
 
 class Lesson:
@@ -28,7 +30,7 @@ class Lesson:
 
     def __init__(
         self, tasks: Any, schemes: Sequence[str], on: Sequence[str] | None, seed: int, rate: float, steps: int,
-        title: str | None, name: str, caption: str, sizes: Mapping[str, Any],
+        title: str | None, name: str, caption: str, sizes: Mapping[str, Any], n: int = 3, read: int | None = None,
     ) -> None:  # fmt: skip
         self.tasks = _tasks(tasks)
         self.schemes = _schemes(schemes, "schemes")
@@ -46,9 +48,10 @@ class Lesson:
         longest, heads = self.sizes.longest, self.sizes.heads * self.sizes.layers
         low = min(8, self.sizes.length)
         self.controls = {
+            "n": Slider("n", n, 1, min(MOST_NUMBER, self.sizes.length // 2), 1, integer=True),
             "seed": Slider("seed", seed, 0, MOST_SEED, 1, integer=True),
             "rate": Slider("rate", rate, *RATES, 1 / 40, integer=False, log=True),
-            "length": Slider("length", longest, low, longest, 1, integer=True),
+            "length": Slider("length", longest if read is None else read, low, longest, 1, integer=True),
         }
         for control in self.controls.values():
             control.check(control.start)
@@ -62,7 +65,8 @@ class Lesson:
     def _try(self, title: str, rule: Task) -> None:
         """A rule gives what a model can read: said here, where the reader sees it."""
         letters = torch.arange(2 * self.sizes.length).view(2, -1) % LETTERS
-        found = rule(letters, torch.tensor(self.sizes.length))
+        most = (torch.tensor(int(self.controls["n"].max)),) if numbered(rule) else ()
+        found = rule(letters, torch.tensor(self.sizes.length), *most)
         shapes = [tuple(x.shape) if isinstance(x, Tensor) else type(x).__name__ for x in found]
         wanted = [tuple(letters.shape), tuple(letters.shape), (letters.shape[1],)]
         if shapes != wanted or found[2].dtype != torch.bool:
@@ -89,8 +93,9 @@ class Lesson:
         """All that the front end needs to know, as JSON: nothing in it is ever read as markup."""
         task = Choice("task", next(iter(self.tasks)), tuple(self.tasks), tuple(self.tasks))
         head = Choice("head", self.heads[0], tuple(self.heads), tuple(self.heads))
-        labels = {"seed": "seed", "rate": "learning rate", "length": "length of text"}
-        controls = [{**c.spec(), "label": labels[c.name], "unit": ""} for c in self.controls.values()]
+        labels = {"n": "n", "seed": "seed", "rate": "learning rate", "length": "length of text"}
+        asked = [c for c in self.controls.values() if c.name != "n" or any(map(numbered, self.tasks.values()))]
+        controls = [{**c.spec(), "label": labels[c.name], "unit": ""} for c in asked]
         controls[:0] = [{**task.spec(), "label": "task", "unit": ""}]
         if len(self.heads) > 1:
             controls.append({**head.spec(), "label": "where it looks", "unit": ""})
@@ -101,8 +106,10 @@ class Lesson:
             "caption": self.caption,
             "schemes": [{"name": s, "title": SCHEMES[s].title, "colour": SCHEMES[s].colour} for s in self.schemes],
             "on": [scheme in self.on for scheme in self.schemes],
+            "many": len(self.schemes) >= MANY,
+            "numbered": [numbered(rule) for rule in self.tasks.values()],
             "controls": controls,
-            "starts": {"task": 0, "head": 0, **{c.name: c.start for c in self.controls.values()}},
+            "starts": {"task": 0, "head": 0, **{c.name: c.start for c in asked}},
             "views": {key: shown(view, lambda: (0.0, 1.0)) for key, view in self.views().items()},
             "symbols": list(SYMBOLS),
             "length": self.sizes.length,
@@ -139,24 +146,24 @@ class Trainer:
     def begin(self, plan: Mapping[str, Any]) -> None:
         tasks, seed = list(self.lesson.tasks.values()), plan["seed"]
         self.task = tasks[int(plan["task"].removeprefix("task "))]
-        self.lesson_seed = torch.tensor(self.lesson.controls["seed"].check(seed))
+        self.seed = torch.tensor(self.lesson.controls["seed"].check(seed))
         self.courses = [self.lesson.course(scheme) for scheme in plan["schemes"]]
-        self.states, self.done = [course.start(self.lesson_seed) for course in self.courses], 0
+        self.states, self.done = [course.start(self.seed) for course in self.courses], 0
         self._kept = (self.states, self.done)
 
-    def advance(self, milliseconds: float, rate: float, most: int, limit: float) -> dict[str, Any]:
+    def advance(self, milliseconds: float, rate: float, n: int, most: int, limit: float) -> dict[str, Any]:
         late = time.monotonic() + milliseconds / 1000
         losses: list[list[float]] = []
         while not losses or (
             len(losses) < most and time.monotonic() < late and all(loss < limit for loss in losses[-1])
         ):
-            losses.append(self.step(rate))
+            losses.append(self.step(rate, n))
         return {"done": self.done, "losses": [[_sent(loss) for loss in row] for row in losses]}
 
-    def step(self, rate: float) -> list[float]:
+    def step(self, rate: float, n: int = 3) -> list[float]:
         """One step of each scheme; the losses before it."""
         step = torch.tensor(self.done)
-        read = texts(self.task, self.lesson.sizes, self.lesson_seed, step)
+        read = texts(self.task, self.lesson.sizes, self.seed, step, self._number(n))
         found = [
             course.step(state, *read, step, torch.tensor(rate, dtype=torch.float32))
             for course, state in zip(self.courses, self.states, strict=True)
@@ -165,11 +172,14 @@ class Trainer:
         return [loss.item() for _, loss in found]
 
     @torch.no_grad()
-    def exam(self, length: int) -> list[Tensor]:
+    def exam(self, length: int, n: int = 3) -> list[Tensor]:
         read_to = torch.tensor(int(self.lesson.controls["length"].check(length)))
-        read = exam_texts(self.task, self.lesson.sizes, self.lesson_seed, read_to)
+        read = exam_texts(self.task, self.lesson.sizes, self.seed, read_to, self._number(n))
         found = [course.exam(state, *read) for course, state in zip(self.courses, self.states, strict=True)]
         return [t.float() for t in (*read, *(t for scheme in found for t in scheme))]
+
+    def _number(self, n: int) -> Tensor:
+        return torch.tensor(int(self.lesson.controls["n"].check(n)))
 
     def keep(self) -> None:
         self._kept = (self.states, self.done)

@@ -24,6 +24,8 @@ def learn(
     seed: int = 0,
     rate: float = 1e-2,
     steps: int = 200,
+    n: int = 3,
+    read: int | None = None,
     title: str | None = None,
     name: str = "learning",
     caption: str = "",
@@ -36,15 +38,20 @@ def learn(
     a step with its gradients is a graph, which is loaded when the reader presses Train.
 
     Args:
-        tasks: What is learned: "repeat the letter 3 back", "repeat the first letter" or "copy the word"; several of
+        tasks: What is learned: "repeat the letter n back", "repeat the first letter" or "copy the word"; several of
             them, to choose from; or a dict of rules by their titles. A rule takes random letters (B, L), int64 from 0
-            to 15, and a length, a 0-d integer tensor; it returns the tokens (B, L), what shall be written at each,
-            (B, L), and a mask (L,) of what counts. A model reads only what stands before. Default: all three.
-        schemes: Names in `SCHEMES`. Default: rope and alibi.
+            to 15, a length, a 0-d integer tensor, and, if it has a third parameter, the number n of a slider. It
+            returns the tokens (B, L), what shall be written at each, (B, L), and a mask (L,) of what counts. A model
+            reads only what stands before. Default: all three.
+        schemes: Names in `SCHEMES`. From four on, each has a small map with its share of right answers, and a press on
+            it shows a large one. Default: rope and alibi.
         on: Those that are trained at the start. Default: all.
         seed: Of the weights and the texts, 0 to 999. A seed always gives the same curves. Default: 0.
         rate: Learning rate of Adam at the start, 0.0001 to 1. Default: 0.01.
         steps: After which training pauses. Default: 200.
+        n: The number in the rule at the start, 1 to 12, or half the length of the texts if that is less. It may be
+            moved while models train. Default: 3.
+        read: Length of the texts of the exams at the start. Default: the longest, `reach` times that of training.
         title: Of the panel. Default: the first task.
         name: Identifies the panel on its page. Default: "learning".
         caption: One sentence below the title.
@@ -59,10 +66,10 @@ def learn(
 
     Example:
         >>> from posenc import learn
-        >>> learn("repeat the letter 3 back", ["shaw", "rope", "alibi"])
-        learn “repeat the letter 3 back” with Shaw, RoPE, ALiBi
+        >>> learn("repeat the letter n back", ["shaw", "rope", "alibi"])
+        learn “repeat the letter n back” with Shaw, RoPE, ALiBi
     """
-    lesson = Lesson(tasks, schemes, on, seed, rate, steps, title, name, caption, sizes)
+    lesson = Lesson(tasks, schemes, on, seed, rate, steps, title, name, caption, sizes, n, read)
     return TrainingPage(lesson) if book_mode() else Training(lesson)
 
 

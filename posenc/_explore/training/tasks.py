@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 
 import torch
@@ -12,15 +13,21 @@ SIGN = LETTERS  # the token after the letters: "="
 SYMBOLS = (*"abcdefghijklmnop", "=")
 VOCABULARY = len(SYMBOLS)
 
-Task = Callable[[Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]
-"""Takes random letters (B, L) and a length, an integer tensor of at most L. Returns the tokens (B, L), int64, that the
-model reads, the token that it shall write at each, and a mask (L,): where that is counted. What stands at `length` or
-beyond is not counted in any case."""
+Task = Callable[..., tuple[Tensor, Tensor, Tensor]]
+"""Takes random letters (B, L), a length, an integer tensor of at most L, and, if it has a third parameter, the number n
+that the reader sets, an integer tensor. Returns the tokens (B, L), int64, that the model reads, the token that it shall
+write at each, and a mask (L,): where that is counted. What stands at `length` or beyond is not counted in any case."""
 
 
-def back(letters: Tensor, length: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """At each letter write the letter three back."""
-    return letters, letters.roll(3, 1), torch.arange(letters.shape[1]) >= 3
+def numbered(rule: Task) -> bool:
+    """Whether a rule takes the number n."""
+    return len(inspect.signature(rule).parameters) > 2
+
+
+def back(letters: Tensor, length: Tensor, n: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """At each letter write the letter n back."""
+    place = torch.arange(letters.shape[1])
+    return letters, letters[:, (place - n).clamp(min=0)], place >= n
 
 
 def first(letters: Tensor, length: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -37,7 +44,7 @@ def copy(letters: Tensor, length: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 TASKS: dict[str, Task] = {
-    "repeat the letter 3 back": back,
+    "repeat the letter n back": back,
     "repeat the first letter": first,
     "copy the word": copy,
 }

@@ -9,6 +9,7 @@ import { download, tables } from "../table.js";
 import { tool } from "../tools.js";
 import { makeView } from "../views/index.js";
 import { Probe } from "../views/probe.js";
+import { Race } from "./race.js";
 
 /** @import { Control, Made, Picture, Place, Tensor, Values } from "../types" */
 /** @import { View } from "../views/view.js" */
@@ -45,7 +46,9 @@ export class Learning {
   /** @type {View} */ accuracy;
   /** @type {ResizeObserver} */ watch;
   /** @type {() => void} */ shown;
+  /** @type {Race | null} the small maps, where there are many schemes */ race = null;
 
+  large = 0; // the scheme whose map is shown large, where there are many
   training = false;
   single = false; // one step is wanted
   fresh = true; // the models are to start anew
@@ -104,6 +107,14 @@ export class Learning {
     });
     const schemes = element("div", { class: "pe-schemes", role: "group", "aria-label": "encodings to train" }, ...this.boxes.map(({ host }) => host));
     const hosts = (/** @type {string[]} */ names) => names.filter((name) => this.made[name]).map((name) => this.made[name].host);
+    if (spec.many) {
+      this.large = spec.on.indexOf(true);
+      this.race = new Race(spec, (scheme) => this.enlarge(scheme));
+      if (spec.recorded) this.race.before(spec.recorded);
+    }
+    const small = this.race ? [this.race.host] : [];
+    const length = element("div", { class: "pe-controls pe-after" }, ...hosts(["length", ...(spec.many ? ["rate"] : []), "head"]));
+    const picture = [...this.root.children].filter(({ className }) => className === "pe-stills");
     this.stages = element("div", { class: "pe-views" });
     this.falling = this.view(spec.views.losses);
     this.accuracy = this.view(spec.views.accuracy);
@@ -113,12 +124,13 @@ export class Learning {
     this.body = element("div", { class: "pe-body", role: "group", "aria-labelledby": title.id },
       element("div", { class: "pe-head" }, title, element("div", { class: "pe-tools" }, tool("Reset", () => this.reset()))),
       element("p", { class: "pe-caption", hidden: !spec.caption }, spec.caption),
-      element("div", { class: "pe-controls" }, ...hosts(["task", "seed", "rate"])),
-      schemes,
+      element("div", { class: "pe-controls" }, ...hosts(["task", "n", "seed", ...(spec.many ? [] : ["rate"])])),
+      ...(this.race ? [] : [schemes]),
       element("div", { class: "pe-actions" }, this.go, button("Step", () => this.step()), this.status),
-      this.message, ...[...this.root.children].filter(({ className }) => className === "pe-stills"), this.stages,
-      element("div", { class: "pe-controls pe-after" }, ...hosts(["length", "head"])),
+      this.message, ...small, ...(this.race ? [this.race.words, length] : []), ...picture, this.stages,
+      ...(this.race ? [schemes] : [length]),
       this.text, this.spoken, this.data);
+    this.numbered();
     this.root.append(this.body);
     write(this.status, this.root.querySelector(":scope > .pe-state")?.textContent ?? ""); // what the still picture shows
     this.watch = new ResizeObserver(() => this.arrange());
@@ -160,12 +172,24 @@ export class Learning {
       this.made[name]?.show(value);
     }
     this.complain(null);
+    this.numbered();
     if ("task" in values || "seed" in values) return this.again();
     if ("head" in values) return this.draw();
-    if ("length" in values && this.trainer) {
+    if (("length" in values || "n" in values) && this.trainer) {
       this.asked = true;
       this.work();
     }
+  }
+
+  /** Whether the task has a number n. */
+  numbered() {
+    if (this.made.n) this.made.n.host.hidden = !this.spec.numbered[this.values.task];
+  }
+
+  /** Show the map of a scheme large. @param {number} scheme */
+  enlarge(scheme) {
+    this.large = scheme;
+    this.draw();
   }
 
   /** Train a scheme, or do not. At least one is left. @type {(i: number, yes: boolean) => void} */
@@ -256,7 +280,7 @@ export class Learning {
     const now = performance.now();
     if (this.asked || (trains && !still() && now - this.examined.at > Math.max(REST, PART * this.examined.took))) {
       this.asked = false;
-      this.exam = await trainer.exam(this.values.length);
+      this.exam = await trainer.exam(this.values.length, this.values.n ?? 0);
       this.examined = { at: performance.now(), took: performance.now() - now };
       if (!this.diverged()) {
         await trainer.keep();
@@ -271,7 +295,7 @@ export class Learning {
     }
     const most = this.single ? 1 : this.until - this.done;
     this.single = false;
-    const { done, losses } = await trainer.advance(BUDGET, this.values.rate, most, this.spec.limit);
+    const { done, losses } = await trainer.advance(BUDGET, this.values.rate, this.values.n ?? 0, most, this.spec.limit);
     if (this.fresh) return true; // other models are wanted by now
     const rest = still() && Math.floor(done / STILL) > Math.floor(this.done / STILL); // the next picture without movement
     this.done = done;
@@ -362,12 +386,15 @@ export class Learning {
     this.root.classList.add("pe-live");
     this.curves();
     const { schemes, tokens, targets, share } = this.exam;
+    const { chosen } = this;
     const { length } = this.values;
     const x = Float32Array.from({ length }, (_, i) => i + 1);
     const y = new Float32Array(schemes.length * length);
     for (const [i, { accuracy }] of schemes.entries()) y.set(accuracy.data.subarray(0, length), i * length);
     this.lines(this.accuracy, [{ shape: [length], data: x }, { shape: [schemes.length, length], data: y }]);
-    this.mapped(schemes.map(({ heads }) => cut(heads, this.values.head ?? 0, length)));
+    const maps = schemes.map(({ heads }) => cut(heads, this.values.head ?? 0, length));
+    if (this.race) this.raced(this.race, maps);
+    else this.mapped(chosen, maps);
     this.write(schemes, [tokens, targets, share].map(({ data }) => data.subarray(0, length)));
     this.aim(null, null);
     this.root.dispatchEvent(new CustomEvent("pe-drawn", { detail: { ...this.values } }));
@@ -376,9 +403,19 @@ export class Learning {
     if (!this.training) this.speaking = setTimeout(() => this.speak(), 600);
   }
 
-  /** A map for each scheme. @param {Tensor[]} tensors */
-  mapped(tensors) {
-    const { chosen } = this;
+  /** The small maps, and the large one. @type {(race: Race, maps: Tensor[]) => void} */
+  raced(race, maps) {
+    const { length } = this.values;
+    const chosen = this.spec.schemes.map((_, i) => i).filter((i) => this.on[i]);
+    const shares = (this.exam?.schemes ?? []).map(({ accuracy: { data } }) => mean(data.subarray(0, length)));
+    race.show(chosen, shares, maps);
+    const large = Math.max(0, chosen.indexOf(this.large));
+    race.mark(chosen[large]);
+    this.mapped([this.spec.schemes[chosen[large]]], [maps[large]]);
+  }
+
+  /** A large map of each of these. @type {(schemes: LearnSpec["schemes"], tensors: Tensor[]) => void} */
+  mapped(chosen, tensors) {
     while (this.maps.length > chosen.length) {
       const view = /** @type {View} */ (this.maps.pop());
       this.probes.delete(/** @type {Picture} */ (view));
@@ -466,6 +503,12 @@ export class Learning {
     this.trainer?.end();
     this.body.remove();
   }
+}
+
+/** The mean of what is counted; what is not is NaN. @param {Float32Array} data */
+function mean(data) {
+  const counted = data.filter((v) => !Number.isNaN(v));
+  return counted.reduce((sum, v) => sum + v, 0) / (counted.length || 1);
 }
 
 /** Of the maps of all heads that of one, as long as the text. @type {(heads: Tensor, head: number, length: number) => Tensor} */

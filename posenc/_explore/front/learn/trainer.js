@@ -56,15 +56,15 @@ export function trainings(ort, inTurn) {
       for (const scheme of plan.schemes) this.states.push(...(await this.run(`${scheme} start`, { seed: whole(plan.seed) })));
     }
 
-    /** @type {(milliseconds: number, rate: number, most: number, limit: number) => Promise<Progress>} */
-    async advance(milliseconds, rate, most, limit) {
+    /** @type {(milliseconds: number, rate: number, n: number, most: number, limit: number) => Promise<Progress>} */
+    async advance(milliseconds, rate, n, most, limit) {
       const { task, seed, schemes } = /** @type {Plan} */ (this.plan);
       const late = performance.now() + milliseconds;
       /** @type {number[][]} */
       const losses = [];
       do {
         const step = whole(this.done);
-        const read = await this.read(`${task} texts`, { seed: whole(seed), step });
+        const read = await this.read(`${task} texts`, { seed: whole(seed), step, n: whole(n) });
         /** @type {number[]} */
         const row = [];
         for (const [i, scheme] of schemes.entries()) {
@@ -78,10 +78,10 @@ export function trainings(ort, inTurn) {
       return { done: this.done, losses };
     }
 
-    /** @param {number} length @returns {Promise<Exam>} */
-    async exam(length) {
+    /** @type {(length: number, n: number) => Promise<Exam>} */
+    async exam(length, n) {
       const { task, seed, schemes } = /** @type {Plan} */ (this.plan);
-      const read = await this.read(`${task} exam`, { seed: whole(seed), length: whole(length) });
+      const read = await this.read(`${task} exam`, { seed: whole(seed), length: whole(length), n: whole(n) });
       const found = [];
       for (const [i, scheme] of schemes.entries()) {
         found.push((await this.run(`${scheme} exam`, { state: this.states[i], ...read })).map(plain));

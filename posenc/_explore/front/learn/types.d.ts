@@ -26,8 +26,8 @@ export interface Exam {
 /** What trains: the graphs in a worker or in the page, or a kernel. */
 export interface Trainer {
   begin(plan: Plan): Promise<void>;
-  advance(milliseconds: number, rate: number, most: number, limit: number): Promise<Progress>;
-  exam(length: number): Promise<Exam>;
+  advance(milliseconds: number, rate: number, n: number, most: number, limit: number): Promise<Progress>;
+  exam(length: number, n: number): Promise<Exam>;
   keep(): Promise<void>;
   back(): Promise<number>;
   end(): Promise<void>;
@@ -41,6 +41,9 @@ export interface LearnSpec {
   caption: string;
   schemes: { name: string; title: string; colour: string }[];
   on: boolean[]; // which schemes are trained at the start
+  many: boolean; // each scheme has a small map, and one of them a large one
+  numbered: boolean[]; // whether the rule of a task has the number n
+  recorded?: { shares: number[]; maps: string }; // what the small maps show before a training
   controls: Control[];
   starts: Values;
   views: { losses: ViewSpec; accuracy: ViewSpec; map: ViewSpec };

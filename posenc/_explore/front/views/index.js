@@ -7,11 +7,12 @@ import { Lines } from "./lines.js";
 import { Plane } from "./plane.js";
 import { Readout } from "./readout.js";
 import { Tiles } from "./tiles.js";
+import { Words } from "./words.js";
 
 /** @import { Control, ViewSpec } from "../types" */
 /** @import { View } from "./view.js" */
 
-const KINDS = { formula: Formula, heatmap: Heatmap, lines: Lines, plane: Plane, readout: Readout };
+const KINDS = { formula: Formula, heatmap: Heatmap, lines: Lines, plane: Plane, readout: Readout, words: Words };
 
 /** The view of a spec, drawing into `host`. @type {(spec: ViewSpec, host: HTMLElement, controls: Control[]) => View} */
 export function makeView(spec, host, controls) {
