@@ -215,7 +215,7 @@ def test_rows_are_picked_by_mouse_and_by_key(page):
 
 def test_a_word_is_picked_and_a_row_says_how_far_it_has_changed(page):
     identity = "explore-said"
-    word = page.locator(f"#{identity} .pe-words tr").nth(1).locator(".pe-word").nth(2)
+    word = page.locator(f"#{identity} .pe-stage .pe-words tr").nth(1).locator(".pe-word").nth(2)
     word.click()
     settled(page, identity)
     assert values(page, identity) == {"moved": 0, "query": 2}
@@ -223,13 +223,13 @@ def test_a_word_is_picked_and_a_row_says_how_far_it_has_changed(page):
     ink = lambda i: word.evaluate(f"w => w.parentNode.children[{i}].style.getPropertyValue('--pe-ink')")  # noqa: E731
     near = said(0, 2)[0][1]
     assert [ink(i) for i in range(4)] == [f"{round(100 * float(w) ** 0.62)}%" for w in near]
-    notes = page.locator(f"#{identity} .pe-words td:last-child")
+    notes = page.locator(f"#{identity} .pe-stage .pe-words td:last-child")
     assert notes.all_inner_texts() == ["", ""]
     page.evaluate("id => document.getElementById(id).panel.set({ moved: 5 })", identity)
     settled(page, identity)
     assert notes.all_inner_texts() == ["same", "± 50 %"]
     page.evaluate("id => document.getElementById(id).panel.speak()", identity)
-    said_of = page.locator(f"#{identity} .pe-words").locator("..").get_attribute("aria-label")
+    said_of = page.locator(f"#{identity} .pe-stage .pe-words").locator("..").get_attribute("aria-label")
     assert "near: most on “sat”" in said_of and "even: most on “the”" in said_of and "unchanged" in said_of
 
 
