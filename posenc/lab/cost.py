@@ -337,12 +337,12 @@ def _read_only(encoding: Encoding, drawn: Tensor, plan: Plan) -> Call:
 
 def _training(encoding: Encoding, way: str, drawn: Tensor, plan: Plan) -> Call:
     """Forward and backward, with the gradients of what the encoding has learned."""
-    inputs = [x.clone().requires_grad_() for x in drawn]
+    q, k, v = (x.clone().requires_grad_() for x in drawn)
     encoding = Written(encoding) if way == "mask" else encoding
-    wanted = [*inputs, *(parameter for parameter in encoding.parameters() if parameter.requires_grad)]
+    wanted = [q, k, v, *(parameter for parameter in encoding.parameters() if parameter.requires_grad)]
 
     def call() -> Any:
-        return torch.autograd.grad(attention(*inputs, encoding, plan, backend=BACKEND[way]).sum(), wanted)
+        return torch.autograd.grad(attention(q, k, v, encoding, plan, backend=BACKEND[way]).sum(), wanted)
 
     return call
 
@@ -428,7 +428,9 @@ def _models(preset: str, device: str) -> Iterator[tuple[str, Call]]:
         for name in BIASED if way == "mask" else ENCODINGS:
             model = Run(name, 0, preset).model(length=length, backend=BACKEND[way])
             if way == "mask":
-                model.encodings = torch.nn.ModuleList(map(Written, model.encodings))
+                model.encodings = torch.nn.ModuleList(
+                    Written(one) for one in model.encodings if isinstance(one, Encoding)
+                )
             model.to(device)
             yield _name("model pass", name, way), _model_pass(model, tokens, on_gpu)
             yield _name("model training", name, way), _model_step(model, tokens, on_gpu)
