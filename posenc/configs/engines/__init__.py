@@ -42,8 +42,8 @@ def settings(config: Any) -> Settings:
     Example:
         >>> from posenc.configs import extended, published
         >>> qwen = extended(published()["Qwen/Qwen2-7B"]["config"], "yarn", 4.0)
-        >>> print(settings(qwen)["llama.cpp"].text)
-        llama-server --model MODEL.gguf --rope-freq-base 1000000 --rope-scaling yarn --rope-scale 4 --yarn-orig-ctx 32768 --ctx-size 131072
+        >>> " ".join(settings(qwen)["llama.cpp"].flags[2:8])
+        '--rope-scaling yarn --rope-scale 4 --yarn-orig-ctx 32768'
 
     References:
         The sources that were read, with their versions, in `posenc.configs.engines.hub` and `.ggml`.

@@ -29,8 +29,8 @@ def extended(
         method: "linear" (interpolation), "ntk" (a larger base), "dynamic", "yarn", "llama3" or "longrope".
         factor: How many times longer texts become, above 1.
         trained: The length of texts in training, in tokens. Default: the length that the file promises.
-        parameters: Further rope parameters of the method, such as `beta_fast` for "yarn" or the lists `short_factor` and
-            `long_factor` for "longrope".
+        parameters: Further rope parameters of the method, such as `beta_fast` for "yarn" or the lists `short_factor`
+            and `long_factor` for "longrope".
 
     Returns:
         The fields as a new dict, in the form of transformers 5. `settings` writes them for other engines.
@@ -115,7 +115,9 @@ def _written(model: Wanted, own: Mapping[str, Any], method: str, factor: float, 
     change = merged(change, patch(model.fields.where(promised), long))
     if model.fields.get(ORIGINAL) is not None:
         change = merged(change, patch(model.fields.where(ORIGINAL), length))
-    return apply(whole(model), change)
+    out = apply(whole(model), change)
+    wanted(out)  # raises where a parameter is not what it should be
+    return out
 
 
 def whole(model: Wanted) -> dict[str, Any]:

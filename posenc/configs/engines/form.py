@@ -95,9 +95,7 @@ class Form:
         lines = [f"{TITLES[self.engine]} ({self.version})", *("    " + line for line in self.text.splitlines())]
         for name, sentences in (("can't say", self.missing), ("note", self.notes), ("tried", (self.tried,))):
             for sentence in filter(None, sentences):
-                lines += textwrap.wrap(
-                    f"  {name}: {sentence}", WIDTH, subsequent_indent="    ", break_long_words=False
-                )
+                lines += textwrap.wrap(f"  {name}: {sentence}", WIDTH, subsequent_indent="    ", break_long_words=False)
         return printable("\n".join(lines))
 
     __repr__ = __str__

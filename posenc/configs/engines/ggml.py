@@ -2,8 +2,9 @@
 
 References:
     llama.cpp at commit 0c1e570: `common/arg.cpp` (flags), `src/llama-model.cpp` and `src/llama-arch.cpp` (keys),
-    `src/llama-context.cpp` (what flags and keys become), `ggml/src/ggml-cpu/ops.cpp` (`rope_yarn`), `conversion/base.py`;
-    gguf-py 0.19.0, `constants.py`. Ollama at commit fb30760: `docs/modelfile.mdx`, `api/types.go`, `llm/server.go`.
+    `src/llama-context.cpp` (what flags and keys become), `ggml/src/ggml-cpu/ops.cpp` (`rope_yarn`),
+    `conversion/base.py`; gguf-py 0.19.0, `constants.py`. Ollama at commit fb30760:
+    `docs/modelfile.mdx`, `api/types.go`, `llm/server.go`.
 """
 
 from __future__ import annotations
@@ -74,6 +75,13 @@ def flags(model: Wanted) -> Form:
         )
     if model.context:
         out += ["--ctx-size", str(model.context)]
+        if one is not None and one.rope_type in ("default", "linear"):
+            out += ["--override-kv", f"{architecture(model)}.context_length=int:{model.context}"]
+            notes.append(
+                "the server cuts a context to context_length of the GGUF file, which YaRN alone raises by itself: "
+                "hence "
+                "--override-kv"
+            )
     missing += _partly(one, model)
     text = shell("llama-server", "--model", "MODEL.gguf", *out)
     return Form(
@@ -109,7 +117,8 @@ def keys(model: Wanted) -> Form:
                     if arch not in READ_RAMP:
                         missing.append(
                             f"rope.scaling.yarn_{key} is written for every architecture and read for "
-                            f"{' and '.join(sorted(READ_RAMP))} alone: pass --yarn-{key.replace('_', '-')} {number(value)}"
+                            f"{' and '.join(sorted(READ_RAMP))} alone: pass --yarn-{key.replace('_', '-')} "
+                            f"{number(value)}"
                         )
             missing += _yarn(one, model, arch)
         factor = one.attention_factor if name == "longrope" else _over(one, model) if name == "yarn" else 1.0
@@ -120,13 +129,16 @@ def keys(model: Wanted) -> Form:
         missing += _divisors(one, arch, tensors)
         if name == "longrope":
             notes.append(
-                "long or short factors are chosen once, by --ctx-size of a sequence: leave it at the trained length for "
+                "long or short factors are chosen once, by --ctx-size of a sequence: leave it at the trained "
+                "length for "
                 "short texts"
             )
     if local is not None:
         out["rope.freq_base_swa"] = float(local.base)
         if arch not in READ_LOCAL_BASE:
-            missing.append(f"{arch} does not read rope.freq_base_swa: its layers with a window get the base of the others")
+            missing.append(
+                f"{arch} does not read rope.freq_base_swa: its layers with a window get the base of the others"
+            )
     missing += _partly(one, model)
     named = {f"{arch}.{key}": value for key, value in out.items()}
     lines = [f"--override-kv {key}={_typed(value)}" for key, value in named.items()]
@@ -155,14 +167,15 @@ def modelfile(model: Wanted) -> Form:
     ]
     notes = [
         f"num_ctx is cut to {architecture(model)}.context_length of the file, so that key has to be the long length",
-        "FROM a folder of safetensors goes through Ollama's own converter, which writes linear, llama3 and longrope for "
-        "Llama and no YaRN: convert with convert_hf_to_gguf.py instead",
-        "Ollama hands its environment on to llama-server, which reads LLAMA_ARG_ROPE_SCALING_TYPE, LLAMA_ARG_ROPE_SCALE "
+        "FROM a folder of safetensors goes through Ollama's own converter, which writes linear, llama3 and "
+        "longrope for "
+        "Llama and no YaRN: convert with convert_hf_to_gguf.py "
+        "instead",
+        "Ollama hands its environment on to llama-server, which reads LLAMA_ARG_ROPE_SCALING_TYPE, "
+        "LLAMA_ARG_ROPE_SCALE "
         "and LLAMA_ARG_YARN_ORIG_CTX: they would count for every model of the server",
     ]
-    return Form(
-        "ollama", "\n".join(lines), missing=inside.missing, notes=tuple(notes), tried=TRIED["ollama"]
-    )
+    return Form("ollama", "\n".join(lines), missing=inside.missing, notes=tuple(notes), tried=TRIED["ollama"])
 
 
 def architecture(model: Wanted) -> str:
@@ -191,7 +204,8 @@ def _kinds(model: Wanted) -> tuple[Rotation | None, Rotation | None, list[str]]:
     others = [kind for kind in rotations if kind not in (*FULL, *WINDOWED)]
     if others:
         missing.append(
-            f"how llama.cpp takes the kinds {', '.join(others[:4])} was not read: take the file that its converter makes"
+            f"how llama.cpp takes the kinds {', '.join(others[:4])} was not read: take the file that its converter "
+            "makes"
         )
     if local is not None and local.rope_type != "default":
         missing.append("layers with a window are scaled as well, for which llama.cpp has no key: use another engine")
@@ -262,13 +276,17 @@ def _divisors(one: Rotation, arch: str, tensors: dict[str, tuple[float, ...]]) -
             return [f"the loader of {arch} takes no rope_factors_long.weight: use another engine"]
     if one.rope_type in ("llama3", "proportional"):
         scaled: Frequencies = one.at(one.context)
-        tensors["rope_freqs.weight"] = tuple(
-            a / b if b else STILL for a, b in zip(one.plain, scaled, strict=True)
-        )
+        tensors["rope_freqs.weight"] = tuple(a / b if b else STILL for a, b in zip(one.plain, scaled, strict=True))
         if arch not in READ_DIVISORS:
             return [f"the loader of {arch} takes no rope_freqs.weight: use another engine"]
     return []
 
 
-TRIED = {"llama.cpp": "", "gguf": "", "ollama": ""}
+TRIED = {
+    "llama.cpp": "a model of one layer, architecture llama, was run by llama.cpp (xllamacpp 2026.10.11549) with each of "
+    "these settings, and its logits were those of the frequencies here",
+    "gguf": "files with such keys and tensors, architecture llama, were written by gguf-py and run by llama.cpp "
+    "(xllamacpp 2026.10.11549)",
+    "ollama": "no, Ollama could not be installed, so only its source was read",
+}
 """How each form was given to its engine."""

@@ -23,6 +23,7 @@ from posenc.configs.engines.known import (
     OLD_NAMES,
     SINCE_5,
     UNSCALED,
+    WHOLE_ROPE_POSITIONS,
 )
 from posenc.configs.engines.wanted import Wanted
 from posenc.configs.fields import CONTEXT
@@ -62,7 +63,8 @@ def transformers4(model: Wanted) -> Form:
     missing = _shared(model)
     if model.model_type in SINCE_5:
         missing.append(
-            f"transformers 4 has no class for {model.model_type}, which came with version 5: use transformers 5, or the "
+            f"transformers 4 has no class for {model.model_type}, which came with version 5: use transformers 5, "
+            "or the "
             "code that stands beside the weights"
         )
     new, more = beside(model, "transformers 4", ("rotary_emb_base", "rotary_pct"))
@@ -77,10 +79,15 @@ def vllm(model: Wanted) -> Form:
         "with it: then the base is 10000",
     ]
     for one in model.turning:
-        if one.rope_type == "dynamic":
-            notes.append(
-                "vLLM computes one table for the longest text that --max-model-len allows, and short texts get it as "
-                "well"
+        missing += _one_table(one, "vLLM")
+        if (
+            one.rope_type == "yarn"
+            and "mrope_section" in one.parameters
+            and model.model_type not in WHOLE_ROPE_POSITIONS
+        ):
+            missing.append(
+                "vLLM enlarges the table of a model with mrope_section four times and computes YaRN's ramp for four "
+                "times the trained length: write original_max_position_embeddings divided by 4 into the override"
             )
         if one.rope_type == "longrope":
             notes.append(
@@ -89,8 +96,7 @@ def vllm(model: Wanted) -> Form:
             )
         missing += _no_factor(one, "vLLM")
     given = rope_parameters(model)
-    if TRUNCATE in given and [*model.kinds] != [""]:
-        missing.append("vLLM takes rope_parameters for one set where truncate stands beside the kinds of layers")
+    missing += _beside_kinds(model, given, "vLLM")
     return _overrides(model, "vllm", given, VLLM, missing, notes)
 
 
@@ -101,11 +107,11 @@ def sglang(model: Wanted) -> Form:
         if one.rope_type == "yarn" and one.parameters.get("attention_factor") is not None:
             # It multiplies what mscale would be by attn_factor, and does not read attention_factor.
             parameters["attn_factor"] = one.attention_factor / _sglang_factor(one)
-        if one.rope_type == "dynamic":
-            notes.append("SGLang computes one table at the start, and short texts get it as well")
+        missing += _one_table(one, "SGLang")
         if one.rope_type == "longrope":
             notes.append("SGLang chooses between short and long factors once, by --context-length")
         missing += _no_factor(one, "SGLang")
+    missing += _beside_kinds(model, given, "SGLang")
     notes.append(
         "SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN=1 is needed where --context-length exceeds what SGLang derives from "
         "the file"
@@ -125,7 +131,7 @@ def mlx(model: Wanted) -> Form:
         new, more = beside(model, "MLX", ("rotary_emb_base", "rotary_pct"))
         missing += more
         if isinstance(new.get("rope_scaling"), dict):
-            new["rope_scaling"]["type"] = new["rope_scaling"]["rope_type"]  # it looks for type first
+            new["rope_scaling"].setdefault("type", new["rope_scaling"].get("rope_type"))  # it looks for type first
     for one, parameters in _sets(model, new.get("rope_parameters") or new.get("rope_scaling") or {}):
         missing += _mlx(one, called, parameters)
     return _file(model, "mlx", new, list(dict.fromkeys(missing)), TRIED["mlx"])
@@ -141,7 +147,8 @@ def _mlx(one: Rotation, called: str, parameters: dict[str, Any]) -> list[str]:
         )
     if one.dims != one.head_dim and called not in MLX_SHARES and one.rope_type != "proportional":
         out.append(
-            f"{one.dims} of {one.head_dim} channels rotate, but the class {called} of mlx-lm was not seen to read a share"
+            f"{one.dims} of {one.head_dim} channels rotate, but the class {called} of mlx-lm was not seen to read "
+            "a share"
         )
     if called not in MLX_SCALES:
         return out
@@ -223,7 +230,17 @@ def beside(model: Wanted, engine: str, old: tuple[str, str]) -> tuple[dict[str, 
                 missing.append(f"{engine} has no field for the scaling of {kind}: leave it to transformers 5")
             else:
                 new["rope_scaling"] = rest
+    if model.model_type == "phi3" and new["rope_scaling"]:
+        new["rope_scaling"] = _three(new["rope_scaling"])
     return new, missing
+
+
+def _three(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Phi-3's class in transformers 4 and in mlx-lm refuses more than these fields, and takes the lengths beside "
+    "them."""
+    if parameters["rope_type"] != "longrope":
+        return dict(parameters)
+    return {"type": "longrope", "short_factor": parameters["short_factor"], "long_factor": parameters["long_factor"]}
 
 
 # Common to all
@@ -237,11 +254,39 @@ def _shared(model: Wanted) -> list[str]:
             f"the class of {model.model_type} reads rotary_dim alone: its base stays 10000, unscaled, so use another "
             "implementation"
         )
+    inner = model.fields.all.get("attn_config")
+    elsewhere = inner.get("rope_theta") if isinstance(inner, Mapping) else None
+    if elsewhere is not None and any(one.base != elsewhere for one in model.turning):
+        out.append(
+            f"rope_theta is {elsewhere} in attn_config, which transformers 4 and mlx-lm read and version 5 reads over: "
+            "write rope_theta beside model_type before you translate the file"
+        )
     for kind in model.kinds:
         if kind.startswith("layer "):
             out.append("each layer has its own base, layer_rope_theta, which no engine but the model's own code reads")
             break
     return out
+
+
+def _one_table(one: Rotation, engine: str) -> list[str]:
+    """Rope type "dynamic", whose frequencies change with the length of a text, and servers compute once."""
+    if one.rope_type != "dynamic":
+        return []
+    return [
+        f"{engine} computes one table when it starts, so frequencies don't change with the length of a text: use "
+        "yarn, or "
+        "transformers for 'dynamic'"
+    ]
+
+
+def _beside_kinds(model: Wanted, given: Mapping[str, Any], engine: str) -> list[str]:
+    """truncate: transformers reads it beside the kinds of layers, and servers inside them."""
+    if TRUNCATE not in given or [*model.kinds] == [""]:
+        return []
+    return [
+        f"{engine} looks for truncate inside a kind of layers and transformers beside the kinds: move it in the "
+        "override"
+    ]
 
 
 def _no_factor(one: Rotation, engine: str) -> list[str]:
@@ -297,6 +342,11 @@ def _file(model: Wanted, engine: str, new: dict[str, Any], missing: list[str], t
     away = [name for name in model.old_fields if new.get(name) is None]
     shown = {name: value for name, value in new.items() if value is not None}
     notes = []
+    if engine.startswith("transformers") and model.model_type not in tables.TYPES_OF_5_23:
+        notes.append(
+            f"transformers {tables.TRANSFORMERS} has no class for {model.model_type or 'a file without model_type'}: "
+            "code beside the weights decides what it reads"
+        )
     if away:
         notes.append(f"take away what it replaces: {', '.join(away)}")
     if model.fields.part:
@@ -338,14 +388,16 @@ def _overrides(
     overrides = as_json(patch(model.fields.where(), inner) if model.fields.part else inner)
     flags = (command.overrides, overrides, *((command.length, str(model.context)) if model.context else ()))
     once = tuple(dict.fromkeys(notes))
-    return Form(engine, shell(*command.start, *flags), flags=flags, missing=tuple(missing), notes=once, tried=TRIED[engine])
+    return Form(
+        engine, shell(*command.start, *flags), flags=flags, missing=tuple(missing), notes=once, tried=TRIED[engine]
+    )
 
 
 TRIED = {
-    "transformers": "",
-    "transformers4": "",
-    "vllm": "",
-    "sglang": "",
-    "mlx": "",
+    "transformers": "read back by transformers 5.23 for every published model that it has a class for",
+    "transformers4": "read back by transformers 4.57.6 for every published model that it has a class for",
+    "vllm": "vLLM's get_rope, given these parameters on a CPU, made the same table; no server was started",
+    "sglang": "SGLang's get_rope, given these parameters on a CPU, made the same table; no server was started",
+    "mlx": "mlx-lm built its own classes from such files on a CPU, with the same frequencies where nothing is missing",
 }
 """How each form was given to its engine."""

@@ -42,7 +42,8 @@ UNSCALED = _words("gptj codegen")
 
 ARCHITECTURES: dict[str, str] = {
     "afmoe": "afmoe", "apertus": "apertus", "arcee": "arcee", "bamba": "granitehybrid", "bitnet": "bitnet",
-    "cohere": "command-r", "cohere2": "cohere2", "cohere2_moe": "cohere2moe", "dbrx": "dbrx", "deepseek_v2": "deepseek2",
+    "cohere": "command-r", "cohere2": "cohere2", "cohere2_moe": "cohere2moe", "dbrx": "dbrx",
+    "deepseek_v2": "deepseek2",
     "deepseek_v3": "deepseek2", "deepseek_v32": "deepseek32", "deepseek_v4": "deepseek4", "dots1": "dots1",
     "ernie4_5": "ernie4_5", "ernie4_5_moe": "ernie4_5-moe", "exaone4": "exaone4", "exaone_moe": "exaone-moe",
     "falcon": "falcon", "falcon_h1": "falcon-h1", "gemma": "gemma", "gemma2": "gemma2", "gemma3": "gemma3",
@@ -84,6 +85,11 @@ READ_LOCAL_BASE = _words("""
 READ_RAMP = _words("grok mistral3")
 """Architectures that read `rope.scaling.yarn_beta_fast` and its siblings, though the converter writes them for all."""
 
+WHOLE_ROPE_POSITIONS = _words("""
+    qwen3_5 qwen3_5_text qwen3_5_moe qwen3_5_moe_text qwen3_vl_text qwen3_vl_moe_text qwen4_exp qwen4_exp_text
+""")
+"""Model types with `mrope_section` whose classes in vLLM keep the trained length as it is (`positions_factor=1`)."""
+
 WHOLE_HEADS = _words("llama deci falcon")
 """Architectures that refuse a `rope.dimension_count` below the size of a head (src/llama-model.cpp)."""
 
@@ -92,33 +98,37 @@ LOG_MULTIPLIER = _words("deepseek2 deepseek32 mistral3")
 
 MLX_CALLED = {
     "mistral": "llama", "phi-msft": "phixtral", "kimi_k2": "deepseek_v3", "minimax_m2": "minimax",
-    "iquestcoder": "llama", "smollm3": "llama", "gemma4": "gemma4_text", "gemma4_unified": "gemma4_text",
-    "qwen3_5_text": "qwen3_5", "qwen3_5_moe": "qwen3_5", "qwen3_5_moe_text": "qwen3_5",
+    "iquestcoder": "llama", "smollm3": "llama", "llama4_text": "llama4", "gemma4": "gemma4_text",
+    "gemma4_unified": "gemma4_text", "qwen3_5_text": "qwen3_5", "qwen3_5_moe": "qwen3_5",
+    "qwen3_5_moe_text": "qwen3_5",
 }  # fmt: skip
-"""Model types that a class of another name serves in mlx-lm (its `MODEL_REMAPPING`, and classes that build on others)."""
+"""Model types that a class of another name serves in mlx-lm: its `MODEL_REMAPPING`, and classes that build on
+others."""
 
 MLX_SCALES = _words("""
-    afmoe apertus bailing_moe bailing_moe_linear bitnet deepseek_v2 deepseek_v3 deepseek_v32 dots1 exaone exaone4
-    exaone_moe falcon_h1 gemma3_text gemma4_text glm4_moe_lite gpt_oss granite granitemoe granitemoehybrid internlm2
-    internlm3 iquestloopcoder laguna llama llama4 longcat_flash mellum mimo minicpm minicpm3 ministral3 nemotron-nas
-    olmo2 olmo3 olmoe phi3 phimoe qwen2 qwen3 qwen3_5 qwen3_next seed_oss step3p5 telechat3 youtu_llm
+    afmoe apertus bailing_hybrid bailing_moe bailing_moe_linear bitnet deepseek_v2 deepseek_v3 deepseek_v32 dots1
+    exaone exaone4 exaone_moe falcon_h1 gemma3_text gemma4_text glm4_moe_lite glm_moe_dsa gpt_oss granite
+    granitemoe granitemoehybrid internlm2 internlm3 iquestloopcoder laguna llama llama4 longcat_flash mellum mimo
+    minicpm minicpm3 ministral3 nemotron-nas olmo2 olmo3 olmoe phi3 phimoe qwen2 qwen3 qwen3_5 qwen3_next seed_oss
+    step3p5 telechat3 youtu_llm
 """)
 """Classes of mlx-lm that hand `rope_scaling`, or `rope_parameters`, to `initialize_rope`."""
 
 MLX_PLAIN = _words("""
-    Klear baichuan_m1 cohere cohere2 dbrx deepseek ernie4_5 ernie4_5_moe gemma gemma2 gemma3n glm glm4 glm4_moe
-    glm_moe_dsa gpt_neox helium hunyuan hunyuan_v1_dense lfm2 lfm2_moe llama4_text mimo_v2_flash minimax mixtral nanochat
-    nemotron olmo phi phi3small phixtral plamo plamo2 qwen qwen2_moe qwen3_moe recurrent_gemma solar_open stablelm
-    starcoder2
+    afm7 baichuan_m1 cohere cohere2 dbrx deepseek ernie4_5 ernie4_5_moe gemma gemma2 gemma3n glm glm4 glm4_moe
+    gpt_neox gptj helium hunyuan hunyuan_v1_dense Klear lfm2 lfm2_moe llama4_text mimo_v2_flash minimax mistral4
+    mixtral nemotron olmo olmo_hybrid openelm phi phi3small phixtral plamo plamo2 plamo3 qwen qwen2_moe qwen3_moe
+    recurrent_gemma stablelm starcoder2
 """)
 """Classes of mlx-lm that rotate by the base alone, whatever `rope_scaling` says."""
 
 MLX_PARAMETERS = _words("""
-    exaone_moe gemma4_text glm_moe_dsa laguna lfm2 lfm2_moe mellum ministral3 qwen3_5
+    exaone_moe gemma4_text glm_moe_dsa laguna lfm2 lfm2_moe mellum ministral3 mistral4 olmo_hybrid qwen3_5
 """)
 """Classes of mlx-lm that read `rope_parameters`, as transformers 5 has them."""
 
 MLX_SHARES = _words("""
-    gemma4_text glm4_moe gpt_neox laguna mimo_v2_flash minimax nemotron phi phi3 qwen3_5 qwen3_next stablelm
+    bailing_hybrid bailing_moe bailing_moe_linear gemma4_text glm4 glm4_moe glm4_moe_lite gpt_neox gptj laguna
+    mimo_v2_flash minimax nemotron phi phi3 phixtral qwen3_5 qwen3_next stablelm step3p5
 """)
 """Classes of mlx-lm that read which share of a head rotates."""

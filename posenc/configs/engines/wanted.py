@@ -92,7 +92,7 @@ def complete(fields: Fields, raw: Mapping[str, Any], rotation: Rotation) -> dict
     out: dict[str, Any] = {"rope_type": name, "rope_theta": rotation.base}
     for key in sorted({*NEEDED[name], *ALLOWED[name]} - {"max_position_embeddings"}):
         if read.get(key) is not None:
-            out[key] = list(read[key]) if isinstance(read[key], tuple) else read[key]
+            out[key] = list(read[key]) if isinstance(read[key], tuple) else _as_number(key, read[key])
     if name == "proportional":
         out["partial_rotary_factor"] = read["partial_rotary_factor"]
     elif rotation.dims != rotation.head_dim and not (fields.get("rotary_dim") is not None and reads_rotary_dim(fields)):
@@ -113,6 +113,12 @@ def share(dims: int, head_dim: int) -> float:
     """
     exact = dims / head_dim
     return exact if int(head_dim * exact) == dims else (dims + 0.5) / head_dim
+
+
+def _as_number(key: str, value: Any) -> Any:
+    """Factors with a point, as transformers 4 asks for, and lengths without."""
+    whole = isinstance(value, bool) or key == "original_max_position_embeddings" or not isinstance(value, int)
+    return value if whole else float(value)
 
 
 def _harmless(value: Any) -> bool:
