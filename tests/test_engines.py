@@ -166,7 +166,7 @@ def overridden(config: dict[str, Any], engine: str, overrides: dict[str, Any]) -
 def test_the_overrides_of_a_server_read_so(name: str, method: str | None, engine: str, flag: str, length: str) -> None:
     wanted = config_of(name, method)
     form, before = settings(wanted)[engine], config_of(name)
-    words = shlex.split(form.text)  # as a shell would
+    words = shlex.split(form.text.replace("\\\n", ""))  # as a shell would
     assert words[-len(form.flags) :] == list(form.flags)
     overrides = json.loads(words[words.index(flag) + 1])
     same(wanted, overridden(before, engine, overrides))
@@ -210,7 +210,7 @@ def ggml(
 
 
 def flags_of(form: Any) -> dict[str, str]:
-    words = shlex.split(form.text)[3:]
+    words = shlex.split(form.text.replace("\\\n", ""))[3:]
     assert words == list(form.flags)
     return dict(zip(words[::2], words[1::2], strict=True))
 

@@ -92,13 +92,13 @@ def _written(model: Wanted, own: Mapping[str, Any], method: str, factor: float, 
             continue
         if given["rope_type"] not in ("default", "proportional") or given.get("factor", 1.0) != 1.0:
             raise ValueError(
-                f"{model.fields.source} has a scaling already, rope_type {given['rope_type']!r}: take it away first if "
-                "the weights were not trained with it, and leave it alone if they were"
+                f"{model.fields.source} has a scaling already, rope_type {given['rope_type']!r}: take it away first "
+                "if the weights were not trained with it, and leave it alone if they were"
             )
         if given["rope_type"] == "proportional":
             raise ValueError(
-                f"rope_type 'proportional' of {model.fields.source} has no form with {method!r}: write its divisors as "
-                "'longrope' by hand"
+                f"rope_type 'proportional' of {model.fields.source} has no form with {method!r}: write its divisors "
+                "as 'longrope' by hand"
             )
         dims = model.rotation(kind).dims
         kinds[kind] = {**given, **own}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,7 +25,7 @@ TITLES = {
 }
 """Engines by the name that `settings` and the command line give them, with what people call them."""
 
-WIDTH = 112
+WIDTH = 88
 
 
 @dataclass(frozen=True, repr=False)
@@ -47,8 +47,8 @@ class Form:
         >>> from posenc.configs import settings
         >>> llama = {"model_type": "llama", "head_dim": 128, "num_hidden_layers": 2, "rope_theta": 1e4,
         ...          "max_position_embeddings": 8192, "rope_scaling": {"rope_type": "linear", "factor": 2.0}}
-        >>> settings(llama)["llama.cpp"].flags
-        ('--rope-freq-base', '10000', '--rope-scaling', 'linear', '--rope-scale', '2', '--ctx-size', '8192')
+        >>> settings(llama)["llama.cpp"].flags[:6]
+        ('--rope-freq-base', '10000', '--rope-scaling', 'linear', '--rope-scale', '2')
     """
 
     engine: str
@@ -109,8 +109,8 @@ class Settings(Mapping[str, Form]):
 
     Example:
         >>> from posenc.configs import published, settings
-        >>> print(settings(published()["mistralai/Mistral-7B-v0.1"]["config"])["llama.cpp"].text)
-        llama-server --model MODEL.gguf --rope-freq-base 10000 --rope-scaling none --ctx-size 32768
+        >>> print(settings(published()["mistralai/Mistral-7B-v0.1"]["config"])["ollama"].text.splitlines()[-1])
+        PARAMETER num_ctx 32768
     """
 
     def __init__(self, forms: Mapping[str, Form]) -> None:
@@ -151,14 +151,17 @@ def number(value: float) -> str:
     return str(int(value)) if value == int(value) and abs(value) < 1e15 else repr(float(value))
 
 
-def shell(*arguments: str) -> str:
-    """Arguments as one line for a POSIX shell.
+def shell(start: Sequence[str], flags: Sequence[str] = ()) -> str:
+    """A command for a POSIX shell, with each flag and its value on a line.
 
     Example:
-        >>> print(shell("vllm", "serve", '{"a": 1}'))
-        vllm serve '{"a": 1}'
+        >>> print(shell(["vllm", "serve", "MODEL"], ["--hf-overrides", '{"a": 1}', "--max-model-len", "8"]))
+        vllm serve MODEL \\
+          --hf-overrides '{"a": 1}' \\
+          --max-model-len 8
     """
-    return shlex.join(arguments)
+    pairs = [shlex.join(flags[n : n + 2]) for n in range(0, len(flags), 2)]
+    return " \\\n  ".join([shlex.join(start), *pairs])
 
 
 def as_json(value: Any, indent: int | None = None) -> str:

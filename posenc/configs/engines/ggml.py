@@ -57,8 +57,8 @@ def flags(model: Wanted) -> Form:
             if factor != 1.0:
                 out += ["--override-kv", f"{architecture(model)}.rope.scaling.attn_factor=float:{number(factor)}"]
             notes.append(
-                "--yarn-attn-factor does nothing while YaRN is on: llama-context.cpp computes the factor anew, "
-                "0.1 ln s + 1"
+                "--yarn-attn-factor does nothing while YaRN is on: llama-context.cpp computes the factor anew, 0.1 "
+                "ln s + 1"
             )
         elif name == "dynamic":
             missing.append(_no_dynamic(one, model))
@@ -79,11 +79,10 @@ def flags(model: Wanted) -> Form:
             out += ["--override-kv", f"{architecture(model)}.context_length=int:{model.context}"]
             notes.append(
                 "the server cuts a context to context_length of the GGUF file, which YaRN alone raises by itself: "
-                "hence "
-                "--override-kv"
+                "hence --override-kv"
             )
     missing += _partly(one, model)
-    text = shell("llama-server", "--model", "MODEL.gguf", *out)
+    text = shell(("llama-server", "--model", "MODEL.gguf"), out)
     return Form(
         "llama.cpp", text, flags=tuple(out), missing=tuple(missing), notes=tuple(notes), tried=TRIED["llama.cpp"]
     )
@@ -129,9 +128,8 @@ def keys(model: Wanted) -> Form:
         missing += _divisors(one, arch, tensors)
         if name == "longrope":
             notes.append(
-                "long or short factors are chosen once, by --ctx-size of a sequence: leave it at the trained "
-                "length for "
-                "short texts"
+                "long or short factors are chosen once, by --ctx-size of a sequence: leave it at the trained length "
+                "for short texts"
             )
     if local is not None:
         out["rope.freq_base_swa"] = float(local.base)
@@ -167,13 +165,10 @@ def modelfile(model: Wanted) -> Form:
     ]
     notes = [
         f"num_ctx is cut to {architecture(model)}.context_length of the file, so that key has to be the long length",
-        "FROM a folder of safetensors goes through Ollama's own converter, which writes linear, llama3 and "
-        "longrope for "
-        "Llama and no YaRN: convert with convert_hf_to_gguf.py "
-        "instead",
+        "FROM a folder of safetensors goes through Ollama's own converter, which writes linear, llama3 and longrope "
+        "for Llama and no YaRN: convert with convert_hf_to_gguf.py instead",
         "Ollama hands its environment on to llama-server, which reads LLAMA_ARG_ROPE_SCALING_TYPE, "
-        "LLAMA_ARG_ROPE_SCALE "
-        "and LLAMA_ARG_YARN_ORIG_CTX: they would count for every model of the server",
+        "LLAMA_ARG_ROPE_SCALE and LLAMA_ARG_YARN_ORIG_CTX: they would count for every model of the server",
     ]
     return Form("ollama", "\n".join(lines), missing=inside.missing, notes=tuple(notes), tried=TRIED["ollama"])
 
@@ -195,8 +190,8 @@ def _kinds(model: Wanted) -> tuple[Rotation | None, Rotation | None, list[str]]:
     missing = _shared(model)
     if model.model_type not in ARCHITECTURES:
         missing.append(
-            f"which architecture of llama.cpp {model.model_type or 'a file without model_type'} is, was not found: put "
-            "general.architecture of the GGUF file in place of ARCH"
+            f"which architecture of llama.cpp {model.model_type or 'a file without model_type'} is, was not found: "
+            "put general.architecture of the GGUF file in place of ARCH"
         )
     rotations = model.reading.rotations
     one = next((each for kind, each in rotations.items() if kind in FULL and each is not None), None)
@@ -283,8 +278,8 @@ def _divisors(one: Rotation, arch: str, tensors: dict[str, tuple[float, ...]]) -
 
 
 TRIED = {
-    "llama.cpp": "a model of one layer, architecture llama, was run by llama.cpp (xllamacpp 2026.10.11549) with each of "
-    "these settings, and its logits were those of the frequencies here",
+    "llama.cpp": "a model of one layer, architecture llama, was run by llama.cpp (xllamacpp 2026.10.11549) with each "
+    "of these settings, and its logits were those of the frequencies here",
     "gguf": "files with such keys and tensors, architecture llama, were written by gguf-py and run by llama.cpp "
     "(xllamacpp 2026.10.11549)",
     "ollama": "no, Ollama could not be installed, so only its source was read",

@@ -63,9 +63,8 @@ def transformers4(model: Wanted) -> Form:
     missing = _shared(model)
     if model.model_type in SINCE_5:
         missing.append(
-            f"transformers 4 has no class for {model.model_type}, which came with version 5: use transformers 5, "
-            "or the "
-            "code that stands beside the weights"
+            f"transformers 4 has no class for {model.model_type}, which came with version 5: use transformers 5, or "
+            "the code that stands beside the weights"
         )
     new, more = beside(model, "transformers 4", ("rotary_emb_base", "rotary_pct"))
     return _file(model, "transformers4", new, [*missing, *more], TRIED["transformers4"])
@@ -91,8 +90,8 @@ def vllm(model: Wanted) -> Form:
             )
         if one.rope_type == "longrope":
             notes.append(
-                "vLLM chooses between short and long factors once, by --max-model-len: leave it at the trained length "
-                "for short texts"
+                "vLLM chooses between short and long factors once, by --max-model-len: leave it at the trained "
+                "length for short texts"
             )
         missing += _no_factor(one, "vLLM")
     given = rope_parameters(model)
@@ -113,8 +112,8 @@ def sglang(model: Wanted) -> Form:
         missing += _no_factor(one, "SGLang")
     missing += _beside_kinds(model, given, "SGLang")
     notes.append(
-        "SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN=1 is needed where --context-length exceeds what SGLang derives from "
-        "the file"
+        "SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN=1 is needed where --context-length exceeds what SGLang derives "
+        "from the file"
     )
     return _overrides(model, "sglang", given, SGLANG, missing, notes)
 
@@ -147,15 +146,15 @@ def _mlx(one: Rotation, called: str, parameters: dict[str, Any]) -> list[str]:
         )
     if one.dims != one.head_dim and called not in MLX_SHARES and one.rope_type != "proportional":
         out.append(
-            f"{one.dims} of {one.head_dim} channels rotate, but the class {called} of mlx-lm was not seen to read "
-            "a share"
+            f"{one.dims} of {one.head_dim} channels rotate, but the class {called} of mlx-lm was not seen to read a "
+            "share"
         )
     if called not in MLX_SCALES:
         return out
     if called == "phi3" and one.rope_type not in ("default", "longrope", "linear"):
         out.append(
-            f"the class phi3 of mlx-lm knows longrope and linear, and switches {one.rope_type} off: write its divisors "
-            "as longrope"
+            f"the class phi3 of mlx-lm knows longrope and linear, and switches {one.rope_type} off: write its "
+            "divisors as longrope"
         )
     if one.rope_type == "yarn":
         if not one.parameters.get(TRUNCATE, True):
@@ -208,8 +207,8 @@ def beside(model: Wanted, engine: str, old: tuple[str, str]) -> tuple[dict[str, 
     new: dict[str, Any] = {"rope_scaling": None}
     if named and by_layer is None:
         return {}, [
-            f"the kinds of layers, {', '.join(model.kinds)}, rotate differently, and {engine} has one rope_scaling for "
-            "all of them: use transformers 5, or an engine that reads rope_parameters"
+            f"the kinds of layers, {', '.join(model.kinds)}, rotate differently, and {engine} has one rope_scaling "
+            "for all of them: use transformers 5, or an engine that reads rope_parameters"
         ]
     scaled = tables.SCALED_LAYERS.get(model.model_type, ("full_attention",))
     for kind, parameters in model.kinds.items():
@@ -258,8 +257,8 @@ def _shared(model: Wanted) -> list[str]:
     elsewhere = inner.get("rope_theta") if isinstance(inner, Mapping) else None
     if elsewhere is not None and any(one.base != elsewhere for one in model.turning):
         out.append(
-            f"rope_theta is {elsewhere} in attn_config, which transformers 4 and mlx-lm read and version 5 reads over: "
-            "write rope_theta beside model_type before you translate the file"
+            f"rope_theta is {elsewhere} in attn_config, which transformers 4 and mlx-lm read and version 5 reads "
+            "over: write rope_theta beside model_type before you translate the file"
         )
     for kind in model.kinds:
         if kind.startswith("layer "):
@@ -274,8 +273,7 @@ def _one_table(one: Rotation, engine: str) -> list[str]:
         return []
     return [
         f"{engine} computes one table when it starts, so frequencies don't change with the length of a text: use "
-        "yarn, or "
-        "transformers for 'dynamic'"
+        "yarn, or transformers for 'dynamic'"
     ]
 
 
@@ -354,10 +352,9 @@ def _file(model: Wanted, engine: str, new: dict[str, Any], missing: list[str], t
     change: Patch = {}
     for name in (*away, *shown):
         before = model.fields.all.get(name)
-        value = shown.get(name)
-        if isinstance(before, Mapping) and isinstance(value, Mapping):
-            value = _instead(before, value)
-        change = merged(change, patch(model.fields.where(name), value))
+        value: Any = shown.get(name)
+        now = _instead(before, value) if isinstance(before, Mapping) and isinstance(value, Mapping) else value
+        change = merged(change, patch(model.fields.where(name), now))
     return Form(engine, as_json(shown, 1), change, missing=tuple(missing), notes=tuple(notes), tried=tried)
 
 
@@ -383,13 +380,13 @@ def _overrides(
 ) -> Form:
     """A command that starts a server with overrides for the configuration."""
     if any(kind.startswith("layer ") for kind in model.kinds):
-        return Form(engine, shell(*command.start), missing=tuple(missing), tried=TRIED[engine])
+        return Form(engine, shell(command.start), missing=tuple(missing), tried=TRIED[engine])
     inner: dict[str, Any] = {"rope_parameters": given, **_promised(model)}
     overrides = as_json(patch(model.fields.where(), inner) if model.fields.part else inner)
     flags = (command.overrides, overrides, *((command.length, str(model.context)) if model.context else ()))
     once = tuple(dict.fromkeys(notes))
     return Form(
-        engine, shell(*command.start, *flags), flags=flags, missing=tuple(missing), notes=once, tried=TRIED[engine]
+        engine, shell(command.start, flags), flags=flags, missing=tuple(missing), notes=once, tried=TRIED[engine]
     )
 
 
