@@ -17,7 +17,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from posenc.configs import Rotation, Settings, apply, extended, published, read_config, settings
 from posenc.configs.engines import known
@@ -437,6 +440,32 @@ def test_an_extension_that_can_not_be_is_refused(
 def test_an_engine_that_is_not_there_is_named() -> None:
     with pytest.raises(KeyError, match="engine is 'vLLM': use one of 'transformers'"):
         settings(LLAMA)["vLLM"]
+
+
+NUMBERS = st.one_of(st.none(), st.booleans(), st.integers(-2, 10**12), st.floats(), st.just("8.0"), st.just([1.0, 2.0]))
+KEYS = ("factor", "rope_theta", "rope_type", "type", "original_max_position_embeddings", "beta_fast", "truncate",
+        "attention_factor", "mscale_all_dim", "short_factor", "partial_rotary_factor", "mrope_section")  # fmt: skip
+BESIDE = ("max_position_embeddings", "rope_theta", "head_dim", "partial_rotary_factor", "rotary_dim", "model_type",
+          "layer_rope_theta", "rope_local_base_freq", "attn_config", "original_max_position_embeddings")  # fmt: skip
+
+
+@hypothesis.settings(max_examples=150, deadline=None)
+@given(
+    name=st.sampled_from(ROTATING),
+    inside=st.dictionaries(st.sampled_from(KEYS), NUMBERS | st.sampled_from(["yarn", "linear", "dynamic", "ntk"])),
+    beside=st.dictionaries(st.sampled_from(BESIDE), NUMBERS, max_size=2),
+)
+def test_whatever_the_file_holds_it_is_translated_or_refused(
+    name: str, inside: dict[str, Any], beside: dict[str, Any]
+) -> None:
+    config = {**published()[name]["config"], **beside}
+    config["rope_parameters"] = {**(config.get("rope_parameters") or {}), **inside}
+    try:
+        forms = settings(config)
+    except ValueError:
+        return
+    json.loads(forms.to_json())
+    assert str(forms)
 
 
 # The command
