@@ -351,7 +351,7 @@ def _file(model: Wanted, engine: str, new: dict[str, Any], missing: list[str], t
         notes.append(f"the fields belong into {model.fields.part}")
     change: Patch = {}
     for name in (*away, *shown):
-        before = model.fields.all.get(name)
+        before: Any = model.fields.all.get(name)
         value: Any = shown.get(name)
         now = _instead(before, value) if isinstance(before, Mapping) and isinstance(value, Mapping) else value
         change = merged(change, patch(model.fields.where(name), now))
