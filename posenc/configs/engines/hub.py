@@ -363,8 +363,7 @@ def _instead(before: Mapping[str, Any], now: Mapping[str, Any]) -> Patch:
     out: dict[str, Any] = {key: None for key in before if key not in now}
     for key, value in now.items():
         inner = before.get(key)
-        both = isinstance(inner, Mapping) and isinstance(value, Mapping)
-        out[key] = _instead(inner, value) if both else value
+        out[key] = _instead(inner, value) if isinstance(inner, Mapping) and isinstance(value, Mapping) else value
     return out
 
 
