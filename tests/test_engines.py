@@ -294,7 +294,7 @@ def test_the_keys_of_a_gguf_file_read_so(name: str, method: str | None) -> None:
         s, below = one.parameters["factor"], one.parameters.get("mscale_all_dim")
         reached = 0.1 * math.log(s) + 1
         if "rope.scaling.yarn_log_multiplier" in keys:
-            assert arch == "deepseek2" or arch == "deepseek32"
+            assert arch in ("deepseek2", "deepseek32") and below is not None
             assert keys["rope.scaling.yarn_log_multiplier"] == pytest.approx(0.1 * below)
             reached = 1.0
     reached *= keys.get("rope.scaling.attn_factor", 1.0)
