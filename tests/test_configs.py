@@ -30,7 +30,7 @@ from posenc.schemes.rope_config import ROPE_TYPES
 from posenc.schemes.scaling import longrope_attention_factor, yarn_attention_factor
 
 PACKAGE = Path(posenc.__file__).parent
-CONFIGS = sorted((PACKAGE / "configs").glob("*.py"))
+CONFIGS = sorted((PACKAGE / "configs").rglob("*.py"))
 LLAMA = {
     "model_type": "llama", "hidden_size": 4096, "num_attention_heads": 32, "num_key_value_heads": 8,
     "num_hidden_layers": 32, "max_position_embeddings": 131_072, "rope_theta": 500_000.0,

@@ -7,6 +7,7 @@ library only, so that a configuration can be read where neither torch nor transf
 """
 
 from posenc.configs.catalogue import published
+from posenc.configs.engines import Form, Settings, extended, settings
 from posenc.configs.layers import Layer
 from posenc.configs.reader import At, Reading, main_report, read_config
 from posenc.configs.remarks import Remark, Unreadable, apply
@@ -15,14 +16,18 @@ from posenc.configs.scheme import PositionScale
 
 __all__ = [
     "At",
+    "Form",
     "Layer",
     "PositionScale",
     "Reading",
     "Remark",
     "Rotation",
+    "Settings",
     "Unreadable",
     "apply",
+    "extended",
     "main_report",
     "published",
     "read_config",
+    "settings",
 ]

@@ -361,7 +361,7 @@ def read_config(config: Any, *, trained: int | None = None) -> Reading:
     """
     if trained is not None and not 1 <= trained <= MOST_TOKENS:
         raise ValueError(f"trained is {trained}, but it is a length in tokens: use 1 to {MOST_TOKENS}")
-    fields, notes = _filled(load(config))
+    fields, notes = filled(load(config))
     name, why = schemes.scheme(fields)
     turning = _rotations(fields, trained, notes) if name == "rope" else {}
     layers_read = layers(fields, turning)
@@ -420,7 +420,7 @@ def read_config(config: Any, *, trained: int | None = None) -> Reading:
     )
 
 
-def _filled(fields: Fields) -> tuple[Fields, list[Remark]]:
+def filled(fields: Fields) -> tuple[Fields, list[Remark]]:
     """The fields with what a class is known to fill in, and notes about that and about the model type."""
     notes, model_type = [], fields.model_type
     if fields.part:
@@ -441,19 +441,19 @@ def _filled(fields: Fields) -> tuple[Fields, list[Remark]]:
                 f"{tables.TRANSFORMERS}: read by its fields alone.",
             )
         )
-    filled: dict[str, Any] = {
+    added: dict[str, Any] = {
         name: value for name, value in tables.KNOWN_PARTS.get(model_type, {}).items() if fields.get(name) is None
     }
-    if filled:
-        values = ", ".join(f"{name} {value}" for name, value in filled.items())
+    if added:
+        values = ", ".join(f"{name} {value}" for name, value in added.items())
         notes.append(Remark("filled", f"not in the file, so the class of {model_type} decides: {values}."))
     if model_type in tables.DEFAULTS and not own(fields):
-        filled["rope_parameters"] = tables.DEFAULTS[model_type]
+        added["rope_parameters"] = tables.DEFAULTS[model_type]
         notes.append(
             Remark("rope-filled", f"no rope parameters in the file, so those of the class of {model_type} are used.")
         )
-    if filled:
-        fields = Fields({**fields.all, **filled}, fields.source, fields.outer, fields.part)
+    if added:
+        fields = Fields({**fields.all, **added}, fields.source, fields.outer, fields.part)
     return fields, notes
 
 
