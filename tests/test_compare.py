@@ -60,6 +60,9 @@ def yarned(f: Tensor) -> Tensor:
 PLANTED = {
     "layout": (all_of(layout="interleaved"), {"layout"}, "interleaved"),
     "a mixture of layouts": (all_of(layout="mixed"), {"layout"}, "different angles"),
+    "neighbours that are sorted": (all_of(layout="sorted"), {"layout"}, "interleaved"),
+    "sorted, and another base": (all_of(layout="sorted", base=500_000.0), {"layout", "base"}, "interleaved"),
+    "sorted in one layer": (one_of(layout="sorted"), {"layout"}, "interleaved"),
     "base": (all_of(base=500_000.0), {"base"}, "500,000"),
     "a base that nobody has": (all_of(base=12_345.0), {"base"}, "12,345"),
     "linear": (all_of(freq=slow(8.0)), {"scaling"}, "linear, factor 8"),
