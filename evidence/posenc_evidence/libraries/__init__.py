@@ -77,7 +77,7 @@ def report(name: str) -> str:
         "# T5's bias cannot be used with an incremental state"
     """
     row = _finding(name)
-    known = f"\n\nIt may be the same as {row['known']}." if row["known"] else ""
+    known = f"\n\nRelated, as far as I found: {row['known']}" if row["known"] else ""
     right = f"\n\nIt doesn't happen with: {row['right']}." if row["right"] else ""
     printed = "\n".join(row["printed"])
     return (
