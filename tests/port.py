@@ -51,6 +51,9 @@ def turned(x: Tensor, pos: Tensor, how: How) -> Tensor:
         a, b = r.chunk(2, -1)
         c, s = c.repeat_interleave(2, -1), s.repeat_interleave(2, -1)
         return torch.cat((r * c + torch.cat((-b, a), -1) * s, rest), -1)
+    if how.layout == "sorted":  # even channels first, then halves: neighbours rotate, and lie elsewhere afterwards
+        a, b = r[..., 0::2], r[..., 1::2]
+        return torch.cat((a * c - b * s, b * c + a * s, rest), -1)
     if how.layout == "interleaved":
         a, b = r[..., 0::2], r[..., 1::2]
         return torch.cat((torch.stack((a * c - b * s, b * c + a * s), -1).flatten(-2), rest), -1)

@@ -16,6 +16,7 @@ from torch.nn.functional import gelu
 from posenc import RoPE, alibi_slopes, frequencies, rotate
 from posenc.audit import compare
 from posenc.audit.__main__ import main
+from posenc.audit.comparison.described import _of_biases
 from posenc.audit.weights import randomise
 from posenc.schemes.scaling import llama3, ntk, yarn
 
@@ -60,6 +61,9 @@ def yarned(f: Tensor) -> Tensor:
 PLANTED = {
     "layout": (all_of(layout="interleaved"), {"layout"}, "interleaved"),
     "a mixture of layouts": (all_of(layout="mixed"), {"layout"}, "different angles"),
+    "neighbours that are sorted": (all_of(layout="sorted"), {"layout"}, "interleaved"),
+    "sorted, and another base": (all_of(layout="sorted", base=500_000.0), {"layout", "base"}, "interleaved"),
+    "sorted in one layer": (one_of(layout="sorted"), {"layout"}, "interleaved"),
     "base": (all_of(base=500_000.0), {"base"}, "500,000"),
     "a base that nobody has": (all_of(base=12_345.0), {"base"}, "12,345"),
     "linear": (all_of(freq=slow(8.0)), {"scaling"}, "linear, factor 8"),
@@ -109,6 +113,16 @@ def test_what_was_planted_is_named(llama: Any, name: str) -> None:
     assert all(s > 0.03 for s in shares) and sum({d.kind: d.explains for d in c.differences}.values()) > 0.89
     if name.endswith(("in one layer", "in one layer, written out")) or name.startswith("one layer"):
         assert all(d.layers == (1,) for d in c.differences)
+
+
+def test_keys_chosen_by_more_than_distance_are_no_window() -> None:
+    causal = torch.zeros(2, 24, 24).masked_fill(torch.ones(24, 24, dtype=torch.bool).triu(1), -torch.inf)
+    one, other = causal.clone(), causal.clone()
+    one[:, 10, 3] = other[:, 10, 4] = -torch.inf
+    found = _of_biases(one, other)
+    assert found is not None and "more than distance" in found.reference and "indexer" in found.look
+    plain = _of_biases(causal, causal.masked_fill(torch.ones(24, 24, dtype=torch.bool).tril(-8), -torch.inf))
+    assert plain is not None and "window of 8" in plain.candidate
 
 
 @pytest.mark.models

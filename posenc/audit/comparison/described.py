@@ -246,6 +246,9 @@ def _of_biases(a: Tensor, b: Tensor) -> Found | None:
     except Unfit:
         return Found("bias", "its bias", "another one")
     if not torch.equal(see, seen):
+        if _sees(one) == _sees(other):
+            look = "Look at what ranks the keys, such as an indexer: it may rotate in a layout of its own."
+            return Found("window", "keys that more than distance chooses", "other such keys", look=look)
         return Found("window", _sees(one), _sees(other))
     rel = (a - a.diagonal(dim1=1, dim2=2)[..., None]) - (b - b.diagonal(dim1=1, dim2=2)[..., None])
     both = see & seen & rel.isfinite()

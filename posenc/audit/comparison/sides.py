@@ -154,12 +154,27 @@ def _map(after: Tensor, start: Tensor | None, positions: Tensor) -> Map:
     clean = not found.problem and (found.found is None or found.found.residual < 3e-3)
     if start is None or clean:
         return found
+    order = _order(before[:, 0], own[:, 0])
+    if order is not None:  # what converted weights do, or a rotation that sorts channels first
+        sorted_ = map_of(before, _vectors(after)[..., order], positions)
+        if not sorted_.problem:
+            return sorted_
     a, b = (each[:, 0].abs().sort().values for each in (before, own))
     permuted = a.shape == b.shape and bool((a - b).abs().max() < 1e-4 * a.abs().max())
     other = map_of(own, _vectors(after), positions)
     if found.found and other.found and other.found.residual > 0.3 * found.found.residual:
         return found  # rounding, and not another state
     return found if other.problem or (not permuted and found.mixed) else replace(other, own=True, permuted=permuted)
+
+
+def _order(before: Tensor, after: Tensor) -> Tensor | None:
+    """For each channel of vectors (M, d), which channel of the others (M, d) holds it; None where some isn't there."""
+    if before.shape != after.shape:
+        return None
+    same = (before[:, :, None] - after[:, None]).abs().amax(0) < 1e-4 * before.abs().max()
+    if bool((same.sum(0) != 1).any()) or bool((same.sum(1) != 1).any()):
+        return None
+    return same.long().argmax(1)
 
 
 def _vectors(x: Tensor) -> Tensor:
