@@ -215,6 +215,7 @@ def test_rows_are_picked_by_mouse_and_by_key(page):
 
 def test_a_word_is_picked_and_a_row_says_how_far_it_has_changed(page):
     identity = "explore-said"
+    live(page, identity)
     word = page.locator(f"#{identity} .pe-stage .pe-words tr").nth(1).locator(".pe-word").nth(2)
     word.click()
     settled(page, identity)

@@ -27,7 +27,8 @@ from posenc._attention.cache import KVCache
 from posenc._attention.call import attention
 from posenc._attention.encoding import Encoding
 from posenc._attention.kernels import Backend
-from posenc._attention.plan import Plan, Span
+from posenc._attention.plan import Plan
+from posenc._attention.spans import Span
 from posenc.lab.budgets import PRESETS
 from posenc.lab.config import Run
 from posenc.lab.intervals import Interval
