@@ -38,7 +38,9 @@ WHAT is one of
 Do not call `python -m` inside a folder from elsewhere: Python itself looks for modules there first. posenc-audit does
 not, and neither does `python -P -m`.
 
-The exit status is 0 if nothing fails, 1 if something does, 2 if the audit cannot run or no test applies."""
+The exit status is 0 if nothing fails, 1 if something does, 2 if the audit cannot run or no test applies. With
+--baseline it is 0 if nothing fails that the file does not name. What was not asked, timed out or could hardly be seen
+stands in the first line of the report."""
 
 
 class Cannot(Exception):
@@ -92,6 +94,9 @@ def parser() -> argparse.ArgumentParser:
         "--json", metavar="FILE", help="write all findings as JSON; - is the terminal, without the table"
     )
     command.add_argument("--html", metavar="FILE", help="write a page that needs nothing else, for a bug report")
+    command.add_argument("--baseline", metavar="FILE", help="known failures pass, new ones fail, fixed ones are named")
+    command.add_argument("--write-baseline", metavar="FILE", help="write what fails today as known failures")
+    command.add_argument("--vocabulary", type=int, help="how many tokens there are (default: what the model tells)")
     command.add_argument("--config", action="store_true", help="only read the folder's config.json; needs no torch")
     command.add_argument("--knobs", action="store_true", help="look for fields of the config.json that are never read")
     command.add_argument("--tokens", type=int, default=24, help="length of the text (default: 24)")
@@ -112,6 +117,7 @@ def _list() -> int:
 
 
 def _audit(args: argparse.Namespace) -> int:
+    from posenc.audit.baseline import changes, read_baseline
     from posenc.audit.report import Report
     from posenc.audit.run import audit
 
@@ -119,6 +125,9 @@ def _audit(args: argparse.Namespace) -> int:
     options: dict[str, Any] = {"tokens": args.tokens, "seed": args.seed, "seconds": args.seconds, "only": only}
     if args.weights:
         options["randomise"] = False
+    if args.vocabulary is not None:
+        options["vocabulary"] = args.vocabulary
+    known = read_baseline(args.baseline) if args.baseline else None  # before anything runs
     with contextlib.redirect_stdout(sys.stderr if args.json == "-" else sys.stdout):  # what is imported may print
         model, options["configuration"], notes = _model(args)
     report = audit(model, more=args.more, progress=None if args.quiet else _progress(), **options)
@@ -133,6 +142,12 @@ def _audit(args: argparse.Namespace) -> int:
         print(report.text(min(140, max(80, os.get_terminal_size().columns)) if sys.stdout.isatty() else 118))
     if not report.tried:
         raise Cannot("no test that was asked for applies to this model, so nothing was tried")
+    if args.write_baseline:
+        report.to_baseline(args.write_baseline)
+    if known is not None:
+        found = changes(report, known)
+        print(f"beside {args.baseline}: {found}", file=sys.stderr if args.json == "-" else sys.stdout)
+        return PASSED if found.passed else FAILED
     return PASSED if report.passed else FAILED
 
 

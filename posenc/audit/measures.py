@@ -52,6 +52,7 @@ class Measures:
         self._single: Probe | None = None
         self._variants: Mapping[str, Adapter] | None = None
         self._known: dict[str, Measurement] = {}
+        self._errors: dict[str, str] = {}
 
     def __getitem__(self, name: str) -> Measurement:
         if name not in self._known:
@@ -71,6 +72,12 @@ class Measures:
         """Whether there is a number, and it is not rounding: NaN is bad, too."""
         off = self[name].off
         return off is not None and not off <= self.tolerance
+
+    def raised_before(self, measured: Measurement) -> str:
+        """The test, asked before, that raised the same error; "" if none did: one mistake is one row."""
+        message = re.sub(r"\d+", "#", measured.refused or "")
+        first = self._errors.setdefault(message, measured.name)
+        return "" if first == measured.name else first
 
     def knows(self, attribute: str) -> bool | None:
         """What the adapter says of the model: `causal`, `recurrent`, `packs`; None if it does not say."""

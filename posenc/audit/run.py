@@ -6,7 +6,7 @@ import difflib
 import io
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -17,12 +17,14 @@ from posenc.audit.adapters.called import adapt
 from posenc.audit.adapters.copies import Uncopied, copied, module_of
 from posenc.audit.adapters.protocol import TURN, Adapter, Unfit, endings
 from posenc.audit.causes import comparable, judge
+from posenc.audit.causes.sight import UNSEEN
 from posenc.audit.checks import CHECKS, measure
 from posenc.audit.config import Reading, read_config
 from posenc.audit.errors import error_line
 from posenc.audit.measures import Measures, quiet
 from posenc.audit.probe import ENDS, Probe
 from posenc.audit.report import Report
+from posenc.audit.reproduction import reproduction
 from posenc.audit.verdict import Finding
 from posenc.audit.weights import randomise as draw
 
@@ -50,6 +52,7 @@ def audit(
     seconds: float = 8.0,
     progress: Callable[[str, int, int], None] | None = None,
     configuration: Any = None,
+    vocabulary: int | None = None,
 ) -> Report:
     """Asks a model the questions that find positional bugs.
 
@@ -70,6 +73,7 @@ def audit(
         seconds: How long one test may take. Default: 8.0.
         progress: Called before each test with its name, its number from 0, and how many there are.
         configuration: What the model should be: a dict, a path or a `Reading`, as `read_config` takes and returns them.
+        vocabulary: How many different tokens there are. Default: what the model itself tells.
 
     Returns:
         The report.
@@ -90,9 +94,10 @@ def audit(
         try:
             with quiet(io.StringIO()):
                 should = expected(configuration, reference)
+                source = Source(model, vocabulary=vocabulary)
             names = chosen(only, more, should)
             with endings() as ended:
-                report = _report(model, names, should, randomise, progress, options)
+                report = _report(source, names, should, randomise, progress, options)
             if ended and report.passed:
                 raise Unfit(f"{ended[0]} in one of its calls, so this audit shows nothing")
             return report
@@ -101,7 +106,7 @@ def audit(
 
 
 def _report(
-    model: Any,
+    source: Source,
     names: list[str],
     should: Expected,
     randomise: bool | str,
@@ -112,7 +117,6 @@ def _report(
     begun = time.monotonic()
     notes: list[str] = []
     with quiet(io.StringIO()):
-        source = Source(model)
         if randomise is True or (randomise == "auto" and source.size <= LARGE):
             source.seed = options["seed"]
         if source.seed is not None and (why := _unlike(source, should.reference)):
@@ -131,7 +135,7 @@ def _report(
     for n, name in enumerate(names):
         if progress is not None:
             progress(name, n, len(names))
-        findings.append(judge(name, measures))
+        findings.append(_shown(judge(name, measures), measures, source.drawn))
     if "again" not in names and not comparable(measures):
         findings.insert(0, judge("again", measures))  # why the others say nothing
     if measures.printed:
@@ -140,7 +144,7 @@ def _report(
         notes.append(f"In float32, since float64 does not run there: {', '.join(measures.in_single)}.")
     module = probe.adapter.module
     facts = {
-        "model": _name(model),
+        "model": _name(source.given),
         "parameters": sum(p.numel() for p in module.parameters()) if module is not None else None,
         "vocabulary": probe.adapter.vocabulary,
         "dtype": str(probe.full.dtype).removeprefix("torch."),
@@ -154,6 +158,14 @@ def _report(
         "torch": torch.__version__,
     }
     return Report(tuple(findings), facts, tuple(notes))
+
+
+def _shown(finding: Finding, m: Measures, drawn: bool) -> Finding:
+    """A finding with the places that differ and, where it fails, a script that shows it."""
+    if finding.passed:
+        return finding
+    places = m[finding.name].places
+    return replace(finding, places=places, reproduction=reproduction(finding.name, m.probe, drawn) if places else "")
 
 
 @dataclass(frozen=True)
@@ -212,9 +224,11 @@ class Source:
     Args:
         model: As for `audit`.
         seed: Seed of new weights. Default: None, which keeps the model's own.
+        vocabulary: How many different tokens there are. Default: what the model itself tells.
     """
 
-    def __init__(self, model: Any, seed: int | None = None) -> None:
+    def __init__(self, model: Any, seed: int | None = None, vocabulary: int | None = None) -> None:
+        self.given, self.vocabulary = model, vocabulary
         self.model = getattr(model, "_orig_mod", model)  # what torch.compile wraps
         self.module = module_of(self.model)
         self.seed = seed
@@ -245,13 +259,13 @@ class Source:
     def adapter(self) -> Adapter:
         """Of a copy in eval mode, with new weights if there is a seed; of the model itself if it cannot be copied."""
         if not self.copies:
-            return adapt(self.model)
+            return adapt(self.model, vocabulary=self.vocabulary)
         model, self._first = self._first if self._first is not None else copied(self.model), None
         module = module_of(model)
         assert self.module is not None and module is not None
         if self.module.training:
             module.eval()
-        adapter = adapt(model)
+        adapter = adapt(model, vocabulary=self.vocabulary)
         if self.drawn:
             draw(module, self.seed or 0)
         return adapter
@@ -313,7 +327,7 @@ def _livelier(probe: Probe, notes: list[str], **options: Any) -> Probe:
     for _ in range(3):
         with quiet(io.StringIO()):
             seen = measure("order", probe).off
-        if seen is None or not 0 < seen < LIVELY:
+        if seen is None or not UNSEEN < seen < LIVELY:
             break
         factor = 0.25 if seen > before else 4.0
         with torch.no_grad():

@@ -28,6 +28,7 @@ MASKS = {  # what real tokens are marked with, where forward has an argument of 
 TURNED = ("mask", "key_padding_mask", "src_key_padding_mask")  # names under which True may as well mean padding
 DECLARED = {"causal": bool, "recurrent": bool, "packs": bool, "scheme": str, "scales": str}
 DOUBLE = re.compile("[Dd]ouble|float64")  # in what a kernel says that has no float64
+LENGTHS = (2, 24, 16, 32, 64)  # tried in turn, until a model can be called
 STATES = ("past_key_values", "past_kv", "kv_cache", "cache", "past", "state", "layer_past")
 
 
@@ -189,13 +190,13 @@ class Called:
         return able[0]
 
     def _vocabulary(self) -> int:
-        tokens = torch.zeros(1, 2, dtype=torch.long, device=device_of(self.module))
+        device = device_of(self.module)
         modes = {} if self.module is None else {module: module.training for module in self.module.modules()}
         try:
             for module in modes:
                 module.training = False  # running statistics stay as they are
             with torch.no_grad():
-                out = logits_of(self._called(tokens, {}))
+                tokens, out = self._first_call(device)
                 if out.shape[1] == 1 and "targets" in self._names:  # as nanoGPT does
                     self.targets = True
                     out = logits_of(self._called(tokens, {}))
@@ -203,7 +204,7 @@ class Called:
             raise
         except Exception as error:
             raise Unfit(
-                f"the model cannot be called with two tokens, int64 (1, 2): {error_line(error)}; "
+                f"the model cannot be called with two tokens, int64 (1, 2), nor with more: {error_line(error)}; "
                 f"pass a function of (tokens, positions=None, mask=None) that returns logits (B, L, V)"
             ) from error
         finally:
@@ -211,6 +212,20 @@ class Called:
                 module.training = mode
         tables = [m.num_embeddings for m in (self.module or nn.Module()).modules() if isinstance(m, nn.Embedding)]
         return out.shape[-1] if not tables or out.shape[-1] in tables else min(out.shape[-1], tables[0])
+
+    def _first_call(self, device: torch.device) -> tuple[Tensor, Tensor]:
+        """Tokens with which it can be called, and the logits; some models take no text of two, or rows of a grid."""
+        problem: Exception | None = None
+        for n in LENGTHS:
+            tokens = torch.zeros(1, n, dtype=torch.long, device=device)
+            try:
+                return tokens, logits_of(self._called(tokens, {}))
+            except (Unfit, Ended):
+                raise
+            except Exception as error:  # it may raise anything at a length that it does not take
+                problem = problem or error
+        assert problem is not None
+        raise problem
 
 
 class WithoutModule:
@@ -253,6 +268,13 @@ def adapt(model: Any, *, vocabulary: int | None = None) -> Adapter:
     """
     if all(hasattr(model, name) for name in ("logits", "takes_positions", "takes_mask", "vocabulary")):
         return model if hasattr(model, "module") else cast(Adapter, WithoutModule(model))
+    made = _adapter(model, vocabulary)
+    if vocabulary:
+        made.vocabulary = vocabulary
+    return made
+
+
+def _adapter(model: Any, vocabulary: int | None) -> Adapter:
     model = getattr(model, "_orig_mod", model)  # what torch.compile wraps
     if not callable(model):
         raise Unfit(f"{type_name(model)} cannot be called: pass a module, a function of tokens, or an Adapter")

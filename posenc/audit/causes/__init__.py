@@ -32,7 +32,7 @@ def judge(name: str, m: Measures) -> Finding:
 
 def comparable(m: Measures) -> bool:
     """Whether answers of the model can be compared: not if they are not finite, random, or no answers."""
-    return m.ok("again") or (m["again"].refused is not None and not m["again"].raised)  # it took too long to ask
+    return m.ok("again") or (m["again"].refused is not None and not m["again"].raised)  # it took too long
 
 
 def _incomparable(again: Measurement) -> str:
@@ -55,6 +55,14 @@ def _healed(judgement: Judgement, words: str, explained: str) -> Judgement:
 
 def _general(measured: Measurement, m: Measures) -> Judgement | None:
     """What holds of any test: it does not apply, it raised, or what came back is not finite."""
+    if measured.slow:
+        return Judgement(
+            Verdict.TIMED_OUT,
+            f"{measured.refused[0].upper()}{measured.refused[1:]}: nothing is known." if measured.refused else "",
+            "",
+        )
+    if measured.raised and (before := m.raised_before(measured)):
+        return Judgement(Verdict.ERROR, f"{FOLLOWS} `{before}`, which raises the same: {measured.refused}")
     if measured.raised:
         return Judgement(
             Verdict.ERROR, f"The model raised an error in this test; the others went on: {measured.refused}"

@@ -16,6 +16,21 @@ def _mask_at_fault(m: Measures) -> Judgement | None:
             f"A mask that marks every token as real changes logits by {number(m.size('ones'))} (ones).",
             "what 1 and 0, or True and False, mean in the mask, and what is added to the scores",
         )
+    if not m.bad("future") and m.bad("future_padded"):
+        return Judgement(
+            FAILS,
+            "With padding in the batch tokens see later ones, and without it they do not (future, future_padded): the "
+            "two paths have different masks.",
+            "what happens where all tokens are real: a mask that is left out, and attention that then falls back to a "
+            "flag such as is_causal",
+        )
+    if m.bad("future") and m.ok("future_padded"):
+        return Judgement(
+            FAILS,
+            "Without padding tokens see later ones, and with padding in the batch they do not (future, future_padded): "
+            "the two paths have different masks.",
+            "the path without a mask: whether it is causal",
+        )
     if m.ok("mask_seen"):
         return Judgement(
             FAILS,
@@ -64,7 +79,7 @@ def _left_pad(measured: Measurement, m: Measures) -> Judgement:
             "how positions are made from the mask",
         )
     if m["left_pad_ids"].off is None and m.bad("constant"):
-        return Judgement(PROPERTY, "Absolute positions count padding, and the model takes no others.")
+        return _uncounted(m)
     if m.bad("constant") and m.ok("stretch"):
         return Judgement(
             FAILS,
@@ -75,6 +90,21 @@ def _left_pad(measured: Measurement, m: Measures) -> Judgement:
         FAILS,
         "The mask has an effect (mask_seen), but padding still changes the logits.",
         "the axis of the mask, which is that of keys, and layers or backends that do not get it",
+    )
+
+
+def _uncounted(m: Measures) -> Judgement:
+    """Positions count padding, and nobody can give others."""
+    where = getattr(m.probe.adapter, "pads", None)
+    if where == "right" or (where is None and encoder(m)):
+        return Judgement(
+            PROPERTY, "Absolute positions count padding, and the model takes no others: padding belongs after a text."
+        )
+    return Judgement(
+        FAILS,
+        "A text padded on the left gets other logits although its mask is given, and nothing else can be given: "
+        "positions count the padding.",
+        "where positions are made: count real tokens by the mask, as in (mask.cumsum(-1) - 1).clamp(min=0)",
     )
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from posenc.audit.causes.judgement import FAILS, PASS, PROPERTY, Judgement, judges
+from posenc.audit.causes.judgement import BLIND, FAILS, PASS, PROPERTY, Judgement, judges
 from posenc.audit.measures import Measures
 from posenc.audit.probe import Measurement
+
+UNSEEN = 1e-9  # below it, a change of logits in float64 is rounding
 
 
 def encoder(m: Measures) -> bool:
@@ -65,13 +67,21 @@ def _prefix(measured: Measurement, m: Measures) -> Judgement:
 def _order(measured: Measurement, m: Measures) -> Judgement:
     if m.bad(measured.name):
         return Judgement(PASS)
-    if measured.off:
+    if measured.off and measured.off > UNSEEN:
         return Judgement(
-            PROPERTY,
+            BLIND,
             "The order of tokens hardly matters, so the other tests can find little: attention is nearly uniform with "
             "these weights, or the model hardly uses its past.",
         )
-    return Judgement(PROPERTY, "The last logits do not depend on the order of the tokens before them.")
+    if m.expects in ("relative", "absolute") and (m.size("reach_near") or 0.0) > UNSEEN:
+        return Judgement(
+            FAILS,
+            f"The order of tokens is not seen at all, though the scheme should be {m.expects}: no position enters.",
+            "whether the encoding is applied, with angles, slopes or entries that are not zero",
+        )
+    return Judgement(
+        PROPERTY, "The order of tokens is not seen at all: the last logits do not depend on it, so no position enters."
+    )
 
 
 @judges("reach")

@@ -6,8 +6,7 @@ import torch
 from torch import Tensor
 
 from posenc.audit.checks import Outcome, check
-from posenc.audit.checks.sight import per_place
-from posenc.audit.probe import ENDS, PADS, Probe
+from posenc.audit.probe import ENDS, PADS, Probe, per_place
 
 
 @check("token by token through the cache: as in one pass?")

@@ -43,6 +43,18 @@ def ones(p: Probe) -> float:
     return p.off(p.logits(p.x, mask=torch.ones_like(p.x)), p.full)
 
 
+@check("a later token changes in a padded text: do earlier logits stay the same?", partner=True)
+def future_padded(p: Probe) -> float:
+    """Padding goes after the text, where it moves no positions."""
+    x = torch.cat((p.x, torch.zeros_like(p.x[:, :PADS])), 1)
+    mask = torch.ones_like(x)
+    mask[:, p.n :] = 0
+    changed = x.clone()
+    changed[:, p.n - 1] = p.other(p.x)
+    here = slice(0, p.n - 1)
+    return p.off(p.logits(changed, mask=mask)[:, here], p.logits(x, mask=mask)[:, here])
+
+
 @check("padding before the text, masked and not", partner=True)
 def mask_seen(p: Probe) -> float:
     """With positions where the model takes them, since some models make them from the mask. Compared with a mask of

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from posenc.audit.adapters.protocol import Refused
 from posenc.audit.checks import Outcome, check
-from posenc.audit.probe import Probe
+from posenc.audit.probe import Probe, per_place
 
 
 @check("a later token changes: do earlier logits stay the same?")
@@ -40,6 +40,13 @@ def order(p: Probe) -> float:
         swapped[:, [a, b]] = swapped[:, [b, a]]
         sizes.append(p.off(p.logits(swapped)[:, -1], p.full[:, -1]))
     return max(sizes)
+
+
+@check("an earlier token changes: do the last logits change?", partner=True)
+def reach_near(p: Probe) -> float:
+    changed = p.x.clone()
+    changed[:, p.n - 4] = p.other(p.x)
+    return p.off(p.logits(changed)[:, -1], p.full[:, -1])
 
 
 @check("how many later tokens does the first one affect?")
@@ -81,12 +88,6 @@ def gradient(p: Probe) -> Outcome:
         changed[:, at] = p.other(p.x)
         (lost if p.off(p.logits(changed)[:, -1], p.full[:, -1]) > p.tolerance else unseen).append(at)
     return Outcome(float(len(lost)) if finite else float("nan"), details={"lost": lost, "unseen": unseen})
-
-
-def per_place(out: Tensor, reference: Tensor) -> Tensor:
-    """The largest change at each place, over the root mean square of the reference: (L,)."""
-    a, b = out.detach().double().cpu(), reference.detach().double().cpu()
-    return (a - b).abs().amax((0, 2)) / b.square().mean().sqrt().clamp(min=1e-12)
 
 
 def _places(n: int) -> list[int]:
