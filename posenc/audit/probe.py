@@ -222,9 +222,7 @@ class Probe:
                 except Exception:  # other errors are no matter of lengths
                     break
             else:
-                self._picky = (
-                    f"takes texts of some lengths alone: {self.n} tokens, and not {self.n - 1} or {self.n - 2}"
-                )
+                self._picky = f"takes texts of some lengths alone: of {self.n} tokens, and not of {self.n - 1}"
         return self._picky
 
     @property

@@ -296,7 +296,8 @@ STYLE = (
     "background:#fff}table{border-collapse:collapse;width:100%}th,td{text-align:left;vertical-align:top;"
     "padding:.4rem .6rem;border-bottom:1px solid #ccc}td:nth-child(3){text-align:right;white-space:nowrap}"
     ".fails td:nth-child(2),.error td:nth-child(2){color:#a30000;font-weight:bold}.pass td:nth-child(2){color:#006100}"
-    ".blind td:nth-child(2),.timed_out td:nth-child(2){color:#7a4b00;font-weight:bold}pre{overflow:auto;font-size:.85rem}"
+    ".blind td:nth-child(2),.timed_out td:nth-child(2){color:#7a4b00;font-weight:bold}"
+    "pre{overflow:auto;font-size:.85rem}"
     "dl{display:grid;grid-template-columns:max-content 1fr;gap:.2rem 1rem}dt{font-weight:bold}dd{margin:0}"
 )
 

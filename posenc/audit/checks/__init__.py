@@ -70,8 +70,7 @@ def check(
 
 
 WORDS = re.compile(
-    r"\b(not )?supports?(ed)?\b|\bcannot\b|not implemented|only .*\ballowed|not allowed|\bneed to call\b|\bplease\b",
-    re.I,
+    r"\bsupport(s|ed)?\b|\bcannot\b|not implemented|only .*\ballowed|not allowed|\bneed to call\b|\bplease\b", re.I
 )
 """How a model's own sentence reads that refuses an input: torch's and Python's messages read otherwise."""
 
