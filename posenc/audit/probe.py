@@ -63,6 +63,8 @@ class Probe:
         """A model that should give the same."""
         self.angles: list[list[float]] = []
         """By kind of layer, the angles by which pairs of channels should turn from one position to the next."""
+        self.layers: Sequence[Any] = ()
+        """What each layer that attends should do, in order; see `checks.schedule`."""
         self.first = 0
         """The position of a model's own first token: some count from another number than 0."""
         self.x = self.text(tokens)
