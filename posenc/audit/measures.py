@@ -41,10 +41,13 @@ class Measures:
         probe: The model and its text.
         expects: "relative", "absolute" or "none", where somebody says what positions should do.
         reach: How far a token may act, where somebody says that all layers have a window.
+        causal: Whether tokens may see only what lies before them. Default: what the adapter says.
     """
 
-    def __init__(self, probe: Probe, *, expects: str | None = None, reach: int | None = None) -> None:
-        self.probe, self.expects, self.reach = probe, expects, reach
+    def __init__(
+        self, probe: Probe, *, expects: str | None = None, reach: int | None = None, causal: bool | None = None
+    ) -> None:
+        self.probe, self.expects, self.reach, self.causal = probe, expects, reach, causal
         self.tolerance = probe.tolerance
         self._said = io.StringIO()
         self.in_single: list[str] = []
@@ -80,7 +83,12 @@ class Measures:
         return "" if first == measured.name else first
 
     def knows(self, attribute: str) -> bool | None:
-        """What the adapter says of the model: `causal`, `recurrent`, `packs`; None if it does not say."""
+        """What the adapter says of the model: `causal`, `recurrent`, `packs`; None if it does not say.
+
+        Who asks for the audit knows better than the adapter whether it should be causal.
+        """
+        if attribute == "causal" and self.causal is not None:
+            return self.causal
         answer = getattr(self.probe.adapter, attribute, None)
         return None if answer is None else bool(answer)
 
@@ -129,6 +137,7 @@ class Measures:
             try:
                 self._single = Probe(copied(self.probe.adapter, torch.float32), **self._same())
                 self._single.reference, self._single.angles = self.probe.reference, self.probe.angles
+                self._single.layers = self.probe.layers
             except Exception:  # then float64 has to do
                 return None
         return self._single

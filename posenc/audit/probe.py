@@ -6,15 +6,12 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from posenc.audit.adapters.protocol import Adapter, Refused, Unfit, ask, device_of, logits_of
-
-if TYPE_CHECKING:
-    from posenc.configs import Reading
 
 PADS = 5
 
@@ -74,8 +71,8 @@ class Probe:
         """A model that should give the same."""
         self.angles: list[list[float]] = []
         """By kind of layer, the angles by which pairs of channels should turn from one position to the next."""
-        self.reading: Reading | None = None
-        """What the model should be, as a configuration says it."""
+        self.layers: Sequence[Any] = ()
+        """What each layer that attends should do, in order; see `checks.schedule`."""
         self.window = 0
         """How many tokens a layer sees, the largest number of all layers with a window; 0 if that is not known."""
         self.first = 0

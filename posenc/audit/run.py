@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import difflib
+import importlib
 import io
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -13,12 +14,13 @@ import torch
 from torch import nn
 
 from posenc._version import __version__
-from posenc.audit.adapters.called import adapt
+from posenc.audit.adapters.called import adapt, of_transformers
 from posenc.audit.adapters.copies import Uncopied, copied, module_of
 from posenc.audit.adapters.protocol import TURN, Adapter, Unfit, endings
 from posenc.audit.causes import comparable, judge
 from posenc.audit.causes.sight import UNSEEN
 from posenc.audit.checks import CHECKS, measure
+from posenc.audit.checks.schedule import Layered, layers_of
 from posenc.audit.config import Reading, read_config
 from posenc.audit.errors import error_line
 from posenc.audit.measures import Measures, quiet
@@ -53,15 +55,20 @@ def audit(
     progress: Callable[[str, int, int], None] | None = None,
     configuration: Any = None,
     vocabulary: int | None = None,
+    causal: bool | None = None,
 ) -> Report:
     """Asks a model the questions that find positional bugs.
 
     The model itself stays as it is: a copy gets new weights, at which positions matter, and float64 where that runs.
     Audits in several threads wait for one another, since output, warnings and the random seed are the process's.
 
+    An encoder-decoder of transformers is asked in halves: its decoder, with a source that stays the same, and its
+    encoder, whose tests are called "encoder.right_pad" and so on.
+
     Args:
         model: As for `adapt`: a module, a model of transformers, a function of tokens, or an `Adapter`.
-        only: Names of tests. Default: all. If the model's answers cannot be compared, `again` is reported as well.
+        only: Names of tests, with "encoder." before them for that half alone. Default: all. If the model's answers
+            cannot be compared, `again` is reported as well.
         more: Whether to run tests that take longer or are rarely needed, too. Default: False.
         reference: A model or function that should give the same logits, and gets the same weights if it has parameters
             of the same names; or the angles by which pairs of channels should turn from one position to the next.
@@ -73,6 +80,10 @@ def audit(
         seconds: How long one test may take. Default: 8.0.
         progress: Called before each test with its name, its number from 0, and how many there are.
         configuration: What the model should be: a dict, a path or a `Reading`, as `read_config` takes and returns them.
+            Default: for a model of transformers the angles, windows and rotating layers of its `config`.
+        causal: True for a decoder, whose tokens see only what lies before them, and False for an encoder. Default: what
+            the model's configuration says, or its attribute `causal`; where nobody says it, whether a later token
+            changes earlier logits decides.
         vocabulary: How many different tokens there are. Default: what the model itself tells.
 
     Returns:
@@ -92,17 +103,102 @@ def audit(
     options = {"tokens": tokens, "seed": seed, "tolerance": tolerance, "seconds": seconds}
     with TURN:
         try:
-            with quiet(io.StringIO()):
-                should = expected(configuration, reference)
-                source = Source(model, vocabulary=vocabulary)
-            names = chosen(only, more, should)
             with endings() as ended:
-                report = _report(source, names, should, randomise, progress, options)
+                report = _whole(
+                    model, only, more, configuration, reference, causal, randomise, progress, options, vocabulary
+                )
             if ended and report.passed:
                 raise Unfit(f"{ended[0]} in one of its calls, so this audit shows nothing")
             return report
         except SystemExit as error:  # in code of the model that no test asked for, such as how it is copied
             raise Unfit(f"the model ends the program ({error_line(error)}): remove that call") from error
+
+
+def _whole(
+    model: Any,
+    only: Iterable[str] | None,
+    more: bool,
+    configuration: Any,
+    reference: Any,
+    causal: bool | None,
+    randomise: bool | str,
+    progress: Callable[[str, int, int], None] | None,
+    options: dict[str, Any],
+    vocabulary: int | None,
+) -> Report:
+    """One report of all parts of a model."""
+    parts, notes = _parts(model)
+    others = _parts(reference)[0] if not isinstance(reference, torch.Tensor | list | tuple | None) else {}
+    with quiet(io.StringIO()):
+        should = {
+            part: expected(
+                (_config_of(model) if configuration is None else configuration) if not part else None,
+                others.get(part) if others else reference,
+                causal if len(parts) == 1 else None,
+            )
+            for part in parts
+        }
+        sources = {part: Source(each, vocabulary=vocabulary) for part, each in parts.items()}
+    only = [only] if isinstance(only, str) else None if only is None else list(only)
+    names = {part: chosen(_of_part(only, part, parts), more, should[part]) for part in parts}
+    reports = {
+        part: _report(sources[part], names[part], should[part], randomise, _within(progress, part, names), options)
+        for part in parts
+        if names[part]
+    }
+    first = next(iter(reports.values()))
+    findings = [_of(part, finding) for part, report in reports.items() for finding in report]
+    notes += [f"{part.capitalize()}: {note}" if part else note for part, each in reports.items() for note in each.notes]
+    seconds = round(sum(report.facts["seconds"] for report in reports.values()), 2)
+    return Report(
+        tuple(findings), first.facts | {"model": _name(model), "seconds": seconds}, tuple(dict.fromkeys(notes))
+    )
+
+
+def _parts(model: Any) -> tuple[dict[str, Any], list[str]]:
+    """What is asked, by name: a model as it is under "", and the encoder of an encoder-decoder beside its decoder."""
+    model = getattr(model, "_orig_mod", model)
+    if not of_transformers(model) or not getattr(model.config, "is_encoder_decoder", False):
+        return {"": model}, []
+    parts, why = importlib.import_module("posenc.audit.adapters.hf.halves").halves(model)
+    return parts, [why] if why else []
+
+
+def _config_of(model: Any) -> Reading | None:
+    """What the configuration of a model of transformers says of angles and layers.
+
+    What a shift does is for the tests to say, since a configuration leaves much of its scheme to the class.
+    """
+    model = getattr(model, "_orig_mod", model)
+    if not of_transformers(model):
+        return None
+    try:
+        return replace(read_config(model.config), scheme="unknown")
+    except (ValueError, TypeError):  # a field that cannot be read is the business of `read_config`
+        return None
+
+
+def _of_part(only: list[str] | None, part: str, parts: Mapping[str, Any]) -> list[str] | None:
+    """The tests of one part that are asked for: a name without that of a part is asked of all."""
+    if only is None or len(parts) == 1:
+        return only
+    mine = [name.removeprefix(f"{part}.") if part else name for name in only]
+    return [name for name in mine if name.partition(".")[0] not in parts or "." not in name]
+
+
+def _of(part: str, finding: Finding) -> Finding:
+    return replace(finding, name=f"{part}.{finding.name}") if part else finding
+
+
+def _within(
+    progress: Callable[[str, int, int], None] | None, part: str, names: Mapping[str, list[str]]
+) -> Callable[[str, int, int], None] | None:
+    """Progress of one part, counted among the tests of all."""
+    if progress is None or len(names) == 1:
+        return progress
+    before = sum(len(each) for other, each in names.items() if list(names).index(other) < list(names).index(part))
+    of = sum(map(len, names.values()))
+    return lambda name, n, _: progress(f"{part}.{name}" if part else name, before + n, of)
 
 
 def _report(
@@ -126,11 +222,12 @@ def _report(
     probe = _probe(source, notes, **options)
     if source.drawn:
         probe = _livelier(probe, notes, **options)
-    probe.angles = should.angles
+    probe.angles, probe.layers = should.angles, should.layers
     if should.reference is not None:
         with quiet(io.StringIO()):
             probe.reference = _with_weights(should.reference, probe)
-    measures = Measures(probe, expects=should.scheme or getattr(probe.adapter, "scheme", None), reach=should.reach)
+    scheme = should.scheme or getattr(probe.adapter, "scheme", None)
+    measures = Measures(probe, expects=scheme, reach=should.reach, causal=should.causal)
     findings: list[Finding] = []
     for n, name in enumerate(names):
         if progress is not None:
@@ -178,11 +275,14 @@ class Expected:
     reach: int | None = None
     """How far a token acts through all windows, if all layers have one."""
     reference: Source | None = None
+    layers: tuple[Layered, ...] = ()
+    """Layers that attend, in order; empty where nobody says which there are."""
+    causal: bool | None = None
 
 
-def expected(configuration: Any, reference: Any) -> Expected:
+def expected(configuration: Any, reference: Any, causal: bool | None = None) -> Expected:
     """Reads a configuration, and makes an adapter of a reference; a reference may also be angles, one for each pair."""
-    scheme, angles, reach, other = None, [], None, None
+    scheme, angles, reach, other, layers = None, [], None, None, ()
     if configuration is not None:
         reading = configuration if isinstance(configuration, Reading) else read_config(configuration)
         scheme = SCHEMES.get(reading.scheme)
@@ -192,13 +292,14 @@ def expected(configuration: Any, reference: Any) -> Expected:
         backs = [layer.back for layer in reading.layers if layer.kind not in ("linear", "mlp")]
         if backs and None not in backs and len(backs) == len(reading.layers):
             reach = sum(back for back in backs if back is not None)
+        layers = layers_of(reading)
     if isinstance(reference, torch.Tensor) or (
         isinstance(reference, list | tuple) and reference and all(isinstance(each, int | float) for each in reference)
     ):
         angles = [[float(each) for each in reference]]
     elif reference is not None:
         other = Source(reference)
-    return Expected(scheme, angles, reach, other)
+    return Expected(scheme, angles, reach, other, layers, causal)
 
 
 def chosen(only: Iterable[str] | None, more: bool, should: Expected | None = None) -> list[str]:
@@ -206,7 +307,8 @@ def chosen(only: Iterable[str] | None, more: bool, should: Expected | None = Non
     rows = {name: check for name, check in CHECKS.items() if not check.partner}
     if only is None:
         should = should or Expected()
-        left_out = [name for name in ("reference", "angles") if not getattr(should, name)]
+        needs = {"reference": "reference", "angles": "angles", "schedule": "layers"}
+        left_out = [name for name, of in needs.items() if not getattr(should, of)]
         return [name for name, check in rows.items() if (more or not check.more) and name not in left_out]
     only = [only] if isinstance(only, str) else list(only)
     if not only:

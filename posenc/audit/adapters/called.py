@@ -281,12 +281,18 @@ def _adapter(model: Any, vocabulary: int | None) -> Adapter:
     module = module_of(model)
     if module is not None and any(each.is_meta for each in (*module.parameters(), *module.buffers())):
         raise Unfit("the weights are on the meta device and have no values: load them, or build the model anew")
-    if isinstance(model, nn.Module) and hasattr(getattr(model, "config", None), "model_type"):
-        of_transformers = importlib.import_module("posenc.audit.adapters.hf.adapter")  # which knows transformers
-        return of_transformers.TransformersAdapter(model)
+    if of_transformers(model):
+        if model.config.is_encoder_decoder and "decoder_input_ids" in _names(model.forward):
+            return importlib.import_module("posenc.audit.adapters.hf.halves").Decoder(model)
+        return importlib.import_module("posenc.audit.adapters.hf.adapter").TransformersAdapter(model)
     if isinstance(model, Transformer):
         return Own(model)
     return Called(model, vocabulary)
+
+
+def of_transformers(model: Any) -> bool:
+    """Whether a model is one of transformers, and no module that has one's configuration."""
+    return isinstance(model, nn.Module) and hasattr(model, "_is_stateful") and hasattr(model.config, "model_type")
 
 
 def _count(tokens: Tensor) -> Tensor:

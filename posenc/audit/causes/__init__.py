@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 
 from posenc.audit.causes.judgement import FAILS, FOLLOWS, JUDGES, NONE, PASS, PROPERTY, Judgement, number
+from posenc.audit.causes.sight import encoder
 from posenc.audit.checks import CHECKS, PARTS
 from posenc.audit.measures import Measures
 from posenc.audit.probe import Measurement
@@ -22,6 +23,8 @@ def judge(name: str, m: Measures) -> Finding:
     question = CHECKS[name].question
     if name != "again" and not comparable(m):
         return Finding(name, question, NONE, None, f"{_incomparable(m['again'])}, so nothing can be compared.")
+    if CHECKS[name].part in ("cache", "generation") and encoder(m):
+        return Finding(name, question, NONE, None, "An encoder: tokens see later ones, so there is nothing to keep.")
     measured = m[name]
     judgement = _general(measured, m) or (JUDGES[name](measured, m) if name in JUDGES else _plain(measured, m))
     if judgement.verdict == FAILS and name != "again" and (words := m.healed(name)):

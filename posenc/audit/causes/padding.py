@@ -9,7 +9,9 @@ from posenc.audit.probe import Measurement
 
 
 def _mask_at_fault(m: Measures) -> Judgement | None:
-    """What is wrong with the mask, whatever the positions are."""
+    """What is wrong with the mask, whatever the positions are, or why none can help."""
+    if pads := getattr(m.probe.adapter, "pads", ""):
+        return Judgement(PROPERTY, f"Padding changes logits by the scheme: {pads}.")
     if m.bad("ones"):
         return Judgement(
             FAILS,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from posenc.audit.causes.judgement import BLIND, FAILS, PASS, PROPERTY, Judgement, judges
+from posenc.audit.causes.judgement import BLIND, FAILS, NONE, PASS, PROPERTY, Judgement, judges
 from posenc.audit.measures import Measures
 from posenc.audit.probe import Measurement
 
@@ -10,12 +10,33 @@ UNSEEN = 1e-9  # below it, a change of logits in float64 is rounding
 
 
 def encoder(m: Measures) -> bool:
-    """Whether every token sees all others, and nothing says that it should not."""
+    """Whether tokens look both ways, and nothing says that they should not.
+
+    Where nobody says what the model is, it is an encoder if tokens see as far ahead as back, and there is no cache that
+    can be used.
+    """
     if m.knows("causal") is not None:
         return not m.knows("causal")
-    if not m.bad("future") or getattr(m.probe.adapter, "step", None) is not None:
+    if not m.bad("future") or not _both_ways(m):
         return False
-    return all(seen == at for at, seen, _ in m["future"].details["ahead"])
+    return getattr(m.probe.adapter, "step", None) is None or m["step"].off is None
+
+
+def said(m: Measures) -> str:
+    """Who says that a model is causal, or that it is not."""
+    if m.causal is not None:
+        return f"`causal={m.causal}` was asked for"
+    kind = "causal" if m.knows("causal") else "not causal"
+    return getattr(m.probe.adapter, "causal_why", "") or f"the model says that it is {kind}"
+
+
+def _both_ways(m: Measures) -> bool:
+    """Whether tokens see all others, or those within a window that is as wide on both sides."""
+    ahead, behind = m["future"].details["ahead"], m["future"].details["behind"]
+    if all(seen == at for at, seen, _ in ahead):
+        return True
+    wide = [max(span for _, _, span in sides) for sides in (ahead, behind)]
+    return abs(wide[0] - wide[1]) <= max(1, max(wide) // 4) and all(seen == span for _, seen, span in (*ahead, *behind))
 
 
 def ahead(m: Measures) -> str:
@@ -26,16 +47,26 @@ def ahead(m: Measures) -> str:
 @judges("future")
 def _future(measured: Measurement, m: Measures) -> Judgement:
     if m.ok(measured.name):
+        if m.knows("causal") is False:
+            return Judgement(
+                FAILS,
+                f"No token sees a later one, although {said(m)}.",
+                "the path without a mask, which may be causal (is_causal), and where the configuration is read",
+            )
         return Judgement(PASS)
     if encoder(m):
-        return Judgement(
-            PROPERTY,
-            "Every token sees all others, as in an encoder. A decoder would need a causal mask.",
+        every = all(seen == at for at, seen, _ in measured.details["ahead"])
+        far = max(span for _, _, span in measured.details["ahead"])
+        what = (
+            "Every token sees all others" if every else f"Tokens see up to {far} later ones, over all layers together"
         )
+        why = f": {said(m)}" if m.knows("causal") is False else ". A decoder would need a causal mask"
+        return Judgement(PROPERTY, f"{what}, as in an encoder{why}.")
     spans = [span for _, seen, span in measured.details["ahead"] if seen]
     if all(seen == at for at, seen, _ in measured.details["ahead"]):
-        why = "the model says that it is causal" if m.knows("causal") else "it has a cache, which serves causal models"
-        return Judgement(FAILS, f"Every token sees all others, although {why}.", "the causal mask")
+        why = said(m) if m.knows("causal") else "it has a cache, which serves causal models"
+        hint = "" if m.knows("causal") else " If it is an encoder, say so with causal=False."
+        return Judgement(FAILS, f"Every token sees all others, although {why}.{hint}", "the causal mask")
     if spans and max(spans) <= m.probe.n // 4:
         many = f"{max(spans)} token{'s' if max(spans) > 1 else ''}"
         return Judgement(
@@ -103,6 +134,33 @@ def _reach(measured: Measurement, m: Measures) -> Judgement:
             f"The first token changes logits of the next {far} of {room - 1}: a window, or attention that fades.",
         )
     return Judgement(PASS, f"The first token changes the logits of all {room - 1} that follow.")
+
+
+@judges("reach_ahead")
+def _reach_ahead(measured: Measurement, m: Measures) -> Judgement:
+    if not encoder(m):
+        return Judgement(NONE, "It is a question for encoders; `future` asks a causal model.")
+    ahead, back, room = measured.details["far"], m["reach"].details.get("far"), measured.details["room"]
+    if back is None or ahead < 0:
+        return Judgement(PROPERTY, "The last token changes no logits.")
+    if m.reach is not None and ahead > m.reach:
+        return Judgement(
+            FAILS,
+            f"The last token changes logits of {ahead} earlier ones, but the configuration's windows allow {m.reach}.",
+            "whether the mask of the window is applied in this path, on both sides",
+        )
+    if abs(ahead - back) > max(1, max(ahead, back) // 4):
+        both = f"Tokens act on {back} later ones and on {ahead} earlier ones: the windows are wider on one side"
+        if m.reach is not None:
+            return Judgement(
+                FAILS,
+                f"{both}, and the configuration has them equal.",
+                "the mask of the window: the distance without its sign",
+            )
+        return Judgement(PROPERTY, f"{both}.")
+    if ahead < room - 1:
+        return Judgement(PROPERTY, f"The last token changes logits of the {ahead} before it: windows on both sides.")
+    return Judgement(PASS, f"The last token changes the logits of all {room - 1} before it.")
 
 
 @judges("gradient")

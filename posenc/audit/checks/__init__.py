@@ -21,6 +21,7 @@ PARTS = (
     "generation",
     "packing",
     "reference",
+    "schedule",
 )  # in the order of the report
 
 
@@ -44,6 +45,11 @@ class Check:
     """Whether it runs only if it is asked for."""
     partner: bool = False
     """Whether it has no row in the report, and only decides what another test means."""
+
+    @property
+    def part(self) -> str:
+        """The module that it is in, such as "cache"."""
+        return self.run.__module__.rpartition(".")[2]
 
 
 CHECKS: dict[str, Check] = {}

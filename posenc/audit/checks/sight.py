@@ -13,16 +13,18 @@ from posenc.audit.probe import Probe, per_place
 @check("a later token changes: do earlier logits stay the same?")
 def future(p: Probe) -> Outcome:
     """Tokens change at several places: a change near the end alone has missed a model that sees ahead."""
-    worst, ahead = 0.0, []
+    worst, ahead, behind = 0.0, [], []
     for at in _places(p.n):
         changed = p.x.clone()
         changed[:, at] = p.other(p.x)
         out = p.logits(changed)
         size = p.off(out[:, :at], p.full[:, :at])
         worst = size if size != size else max(worst, size)
-        moved = per_place(out, p.full)[:at] > p.tolerance
-        ahead.append((at, int(moved.sum()), at - int(moved.nonzero()[0]) if moved.any() else 0))
-    return Outcome(worst, details={"ahead": ahead})
+        moved = per_place(out, p.full) > p.tolerance
+        before, after = moved[:at], moved[at + 1 :]
+        ahead.append((at, int(before.sum()), at - int(before.nonzero()[0]) if before.any() else 0))
+        behind.append((at, int(after.sum()), int(after.nonzero()[-1]) + 1 if after.any() else 0))
+    return Outcome(worst, details={"ahead": ahead, "behind": behind})
 
 
 @check("the text is cut short: do earlier logits stay the same?")
@@ -51,12 +53,25 @@ def reach_near(p: Probe) -> float:
 
 @check("how many later tokens does the first one affect?")
 def reach(p: Probe) -> Outcome:
-    x = p.text(p.room, seed=9)
-    changed = x.clone()
-    changed[:, 0] = p.other(x)
-    moved = per_place(p.logits(changed), p.logits(x)) > (1e-9 if p.full.dtype == torch.float64 else 1e-5)
+    moved = _moved(p, 0)
     far = int(moved.nonzero().max()) if moved.any() else -1
     return Outcome(None, details={"far": far, "room": p.room})
+
+
+@check("how many earlier tokens does the last one affect?")
+def reach_ahead(p: Probe) -> Outcome:
+    """Of an encoder: how far tokens look ahead, through all layers."""
+    moved = _moved(p, p.room - 1)
+    far = p.room - 1 - int(moved.nonzero().min()) if moved.any() else -1
+    return Outcome(None, details={"far": far, "room": p.room})
+
+
+def _moved(p: Probe, at: int) -> Tensor:
+    """Which logits of a long text change with one token of it."""
+    x = p.text(p.room, seed=9)
+    changed = x.clone()
+    changed[:, at] = p.other(x)
+    return per_place(p.logits(changed), p.logits(x)) > (1e-9 if p.full.dtype == torch.float64 else 1e-5)
 
 
 @check("does the loss of the last token reach the tokens before it?", more=True)

@@ -18,6 +18,7 @@ from torch.overrides import TorchFunctionMode
 
 PRODUCTS = ("matmul", "bmm", "einsum", "__matmul__", "baddbmm")
 SOFTMAXES = ("softmax", "_softmax")
+WORDS = 8  # how many texts of one repeated token tell what a layer does
 
 
 @dataclass
@@ -129,6 +130,12 @@ class Attention(TorchFunctionMode):
         if self.change is not None:
             scores = self.change(layer, q, k, scores)
         return self.sharpen * scores if self.sharpen != 1 else scores
+
+
+def words(low: int, vocabulary: int, n: int) -> Tensor:
+    """Texts of one repeated token, (WORDS, n)."""
+    chosen = torch.linspace(low, vocabulary - 1, min(WORDS, vocabulary - low)).round().long()
+    return chosen[:, None].expand(-1, n).contiguous()
 
 
 def _spread(k: Tensor, q: Tensor) -> Tensor:

@@ -17,8 +17,6 @@ from posenc.audit.comparison.maps import Map, map_of
 from posenc.audit.errors import error_line
 from posenc.audit.measures import quiet
 
-WORDS = 8  # how many texts of one repeated token tell what a layer does
-
 
 @dataclass(frozen=True)
 class Layer:
@@ -119,12 +117,6 @@ class Side:
     def able_to_count(self) -> bool:
         """Whether positions can be given."""
         return bool(self.adapter.takes_positions)
-
-
-def words(low: int, vocabulary: int, n: int) -> Tensor:
-    """Texts of one repeated token, (WORDS, n)."""
-    chosen = torch.linspace(low, vocabulary - 1, min(WORDS, vocabulary - low)).round().long()
-    return chosen[:, None].expand(-1, n).contiguous()
 
 
 def layers_of(
