@@ -137,7 +137,7 @@ class Measures:
             try:
                 self._single = Probe(copied(self.probe.adapter, torch.float32), **self._same())
                 self._single.reference, self._single.angles = self.probe.reference, self.probe.angles
-                self._single.layers = self.probe.layers
+                self._single.layers, self._single.rotations = self.probe.layers, self.probe.rotations
             except Exception:  # then float64 has to do
                 return None
         return self._single

@@ -71,6 +71,8 @@ class Probe:
         """A model that should give the same."""
         self.angles: list[list[float]] = []
         """By kind of layer, the angles by which pairs of channels should turn from one position to the next."""
+        self.rotations: Sequence[Any] = ()
+        """The rotations that these angles are of, as `posenc.configs` has them; empty where angles alone are given."""
         self.layers: Sequence[Any] = ()
         """What each layer that attends should do, in order; see `checks.schedule`."""
         self.window = 0

@@ -167,12 +167,12 @@ class Report:
         """What may be said where nothing fails: not more than was asked."""
         if not self.tried:
             return "no test applies"
-        answered = all(f.asked and f.verdict != Verdict.BLIND for f in self.findings)
+        answered = all((f.asked or f.idle) and f.verdict != Verdict.BLIND for f in self.findings)
         return "nothing fails" if answered else "nothing fails of what was asked"
 
     def _unknown(self) -> list[str]:
         """What is not known of the model, in words."""
-        names = {v: [f.name for f in self.findings if f.verdict == v] for v in Verdict}
+        names = {v: [f.name for f in self.findings if f.verdict == v and not f.idle] for v in Verdict}
         said = []
         if blind := names[Verdict.BLIND]:
             said.append(f"nearly blind with these weights ({', '.join(blind)})")

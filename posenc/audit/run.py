@@ -222,7 +222,7 @@ def _report(
     probe = _probe(source, notes, **options)
     if source.drawn:
         probe = _livelier(probe, notes, **options)
-    probe.angles, probe.layers = should.angles, should.layers
+    probe.angles, probe.layers, probe.rotations = should.angles, should.layers, should.rotations
     if should.reference is not None:
         with quiet(io.StringIO()):
             probe.reference = _with_weights(should.reference, probe)
@@ -272,6 +272,9 @@ class Expected:
     scheme: str | None = None
     """ "relative", "absolute" or "none"."""
     angles: list[list[float]] = field(default_factory=list)
+    rotations: list[Any] = field(default_factory=list)
+    """The rotations that the angles are of."""
+    reading: Reading | None = None
     reach: int | None = None
     """How far a token acts through all windows, if all layers have one."""
     reference: Source | None = None
@@ -282,13 +285,14 @@ class Expected:
 
 def expected(configuration: Any, reference: Any, causal: bool | None = None) -> Expected:
     """Reads a configuration, and makes an adapter of a reference; a reference may also be angles, one for each pair."""
-    scheme, angles, reach, other, layers = None, [], None, None, ()
+    scheme, angles, reach, other, layers, rotations, reading = None, [], None, None, (), [], None
     if configuration is not None:
         reading = configuration if isinstance(configuration, Reading) else read_config(configuration)
         scheme = SCHEMES.get(reading.scheme)
         frequencies = reading.at(24).frequencies
         turning = {layer.rotation for layer in reading.layers} & set(frequencies)  # a set may be given for no layer
-        angles = [list(each) for kind, each in frequencies.items() if kind in turning or not turning]
+        used = [kind for kind in frequencies if kind in turning or not turning]
+        angles, rotations = [list(frequencies[kind]) for kind in used], [reading.rotations[kind] for kind in used]
         backs = [layer.back for layer in reading.layers if layer.kind not in ("linear", "mlp")]
         if backs and None not in backs and len(backs) == len(reading.layers):
             reach = sum(back for back in backs if back is not None)
@@ -299,7 +303,7 @@ def expected(configuration: Any, reference: Any, causal: bool | None = None) -> 
         angles = [[float(each) for each in reference]]
     elif reference is not None:
         other = Source(reference)
-    return Expected(scheme, angles, reach, other, layers, causal)
+    return Expected(scheme, angles, rotations, reading, reach, other, layers, causal)
 
 
 def chosen(only: Iterable[str] | None, more: bool, should: Expected | None = None) -> list[str]:

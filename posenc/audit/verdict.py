@@ -8,6 +8,10 @@ from enum import StrEnum
 from posenc.configs.printable import printable
 
 
+IDLE = ("An encoder:", "It is a question for")
+"""How the cause of a test begins that does not concern a model."""
+
+
 class Verdict(StrEnum):
     """What became of one test.
 
@@ -65,6 +69,11 @@ class Finding:
     def asked(self) -> bool:
         """Whether there is an answer: not where a test does not apply, or ran out of time."""
         return self.verdict not in (Verdict.NOT_APPLICABLE, Verdict.TIMED_OUT)
+
+    @property
+    def idle(self) -> bool:
+        """Whether it does not concern the model, so that nothing is unknown: a cache of an encoder, say."""
+        return self.verdict == Verdict.NOT_APPLICABLE and self.cause.startswith(IDLE)
 
     @property
     def follows(self) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from posenc.audit.causes.judgement import FAILS, PASS, Judgement, judges
+from posenc.audit.causes.judgement import FAILS, PASS, Judgement, follows, judges
 from posenc.audit.measures import Measures
 from posenc.audit.probe import Measurement
 
@@ -22,6 +22,10 @@ def _schedule(measured: Measurement, m: Measures) -> Judgement:
     if not wrong:
         many = len(measured.details["seen"])
         return Judgement(PASS, f"All {many} layers turn, and see, as the configuration says.")
+    kinds = {each["of"] for each in wrong}
+    none = not any(each.turns for each in measured.details["seen"])
+    if m.bad("angles") and (kinds == {"rates"} or (none and kinds == {"turns"})):
+        return follows("angles", m)
     told, first = [], wrong[0]["of"]
     for of in dict.fromkeys(each["of"] for each in wrong):
         rows = [each for each in wrong if each["of"] == of]
@@ -41,7 +45,7 @@ def _told(of: str, rows: list[dict[str, Any]], seen: Any, wanted: Any) -> str:
             said.append(f"{_several(turning)} rotate{'s' if len(turning) == 1 else ''}, and should not")
         if still:
             said.append(f"{_several(still)} do{'es' if len(still) == 1 else ''} not rotate, and should")
-        inverted = len(rows) == len(wanted) > 1
+        inverted = len(rows) == len(wanted) > 1 and bool(turning) and bool(still)
         return f"{'; '.join(said).capitalize()}{': the list is read the other way round' if inverted else ''}."
     if of == "rates":
         return f"{layers.capitalize()} turn{'s' if len(rows) == 1 else ''} {_rates(first, wanted)}."

@@ -61,18 +61,20 @@ def angles(p: Probe) -> Outcome:
         p.logits(p.x)
     if not turns.rates:
         raise Refused("takes no cosine of positions in forward: its table was made before, or nothing rotates")
-    worst, details = 0.0, {}
-    for wanted in p.angles:
-        rates = min(turns.rates, key=lambda rates: _apart(rates, wanted))
-        if (size := _apart(rates, wanted)) > worst:
-            details = {"rates": rates, "wanted": list(wanted)}
-            worst = size
-    return Outcome(worst, details=details)
+    worst, wrong = 0.0, []
+    for n, wanted in enumerate(p.angles):
+        raw = min(turns.rates, key=lambda rates: _apart(rates, wanted))
+        size = _apart(raw, wanted)
+        worst = max(worst, size)
+        if not size <= p.tolerance:
+            rotation = p.rotations[n] if len(p.rotations) == len(p.angles) else None
+            wrong.append({"raw": raw, "wanted": list(wanted), "rotation": rotation})
+    return Outcome(worst, details={"wrong": wrong})
 
 
 def _apart(rates: list[float], wanted: list[float]) -> float:
     """The largest relative difference of two sets of angles; 1 or more where one has more of them."""
-    pairs = zip(rates, sorted(wanted, reverse=True), strict=False)
+    pairs = zip(sorted(rates, reverse=True), sorted(wanted, reverse=True), strict=False)
     size = max((abs(a - b) / max(abs(b), 1e-12) for a, b in pairs), default=1.0)
     return size if len(rates) == len(wanted) else max(size, 1.0)
 
@@ -84,7 +86,7 @@ class Turns(TorchFunctionMode):
         super().__init__()
         self.n = n
         self.rates: list[list[float]] = []
-        """For each different set: the angles of the pairs, largest first."""
+        """For each different set: the angles of the pairs, as they lie."""
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if getattr(function, "__name__", "") in TURNS:
@@ -103,14 +105,23 @@ class Turns(TorchFunctionMode):
         rate = (x[1:] - x[:-1]).mean(0)
         if not bool(((x[1:] - x[:-1] - rate).abs() <= 0.02 * rate.abs() + 1e-9).all()):
             return
-        rates = sorted(rate.tolist(), reverse=True)
-        if len(rates) % 2 == 0 and all(abs(a - b) < 1e-9 for a, b in zip(rates[::2], rates[1::2], strict=True)):
-            rates = rates[::2]  # each pair of channels has its angle twice
+        rates = _once(rate.tolist())
         if not any(
             len(rates) == len(known) and abs(rates[0] - known[0]) < 1e-9 and abs(rates[-1] - known[-1]) < 1e-12
             for known in self.rates
         ):
             self.rates.append(rates)
+
+
+def _once(rates: list[float]) -> list[float]:
+    """The angles of pairs, where each channel of a pair has its angle; as they are otherwise."""
+    half = len(rates) // 2
+    if len(rates) % 2 or max(map(abs, rates)) == 0:
+        return rates
+    for first, second in ((rates[:half], rates[half:]), (rates[::2], rates[1::2])):
+        if all(abs(a - b) < 1e-9 for a, b in zip(first, second, strict=True)):
+            return first
+    return rates
 
 
 def _theirs(other: Adapter, *given: Tensor) -> Tensor:
