@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import io
 import re
 import time
-import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -16,22 +14,13 @@ from posenc.audit.adapters.copies import copied
 from posenc.audit.adapters.protocol import Adapter
 from posenc.audit.checks import measure
 from posenc.audit.probe import Measurement, Probe
+from posenc.audit.quietly import quiet
 
+FILLING = ("step", "step_ids", "chunks", "chunks_ids", "chunk_sizes")
+"""Tests whose texts have to be longer than a window."""
+SINGLE = ("shift_single",)
+"""Tests that are about float32."""
 DTYPE = re.compile(r"dtype|[Dd]ouble|same type|Half|[Ff]loat|not implemented for")
-
-
-@contextlib.contextmanager
-def quiet(printed: io.StringIO) -> Iterator[None]:
-    """No gradients, no warnings, nothing printed but into `printed`, and the random state as before."""
-    with (
-        contextlib.redirect_stdout(printed),
-        contextlib.redirect_stderr(io.StringIO()),
-        warnings.catch_warnings(),
-        torch.random.fork_rng(devices=[]),
-        torch.no_grad(),
-    ):
-        warnings.simplefilter("ignore")
-        yield
 
 
 class Measures:
@@ -116,11 +105,23 @@ class Measures:
                 return words
         return ""
 
+    def _window(self) -> int:
+        """How many tokens a layer with a window sees: as the configuration says, or at most, as `reach` shows."""
+        backs = [layer.back for layer in self.probe.layers if layer.back not in (None, -1)]
+        if backs or self.probe.layers:
+            return max(backs, default=-1) + 1
+        details = self["reach"].details
+        far = details.get("far", 0)
+        return far + 1 if 0 < far < details["room"] - 1 else 0
+
     def _measured(self, name: str) -> Measurement:
+        if name in FILLING and getattr(self.probe.adapter, "step", None) is not None:
+            self.probe.window = self._window()
         with quiet(self._said):
             if name not in ("again", "again_seeded", "fresh") and "fresh" in self._known and self.bad("fresh"):
                 self.probe.refresh()
-            measured = measure(name, self._timed(self.probe))
+            single = self._in_single() if name in SINGLE and self.probe.full.dtype == torch.float64 else None
+            measured = measure(name, self._timed(single or self.probe))
             odd = (measured.off is not None and measured.off != measured.off) or (
                 measured.raised and DTYPE.search(str(measured.refused))
             )
@@ -137,6 +138,7 @@ class Measures:
             try:
                 self._single = Probe(copied(self.probe.adapter, torch.float32), **self._same())
                 self._single.reference, self._single.angles = self.probe.reference, self.probe.angles
+                self._single.reading = self.probe.reading
                 self._single.layers, self._single.rotations = self.probe.layers, self.probe.rotations
             except Exception:  # then float64 has to do
                 return None

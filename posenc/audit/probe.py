@@ -75,6 +75,8 @@ class Probe:
         """The rotations that these angles are of, as `posenc.configs` has them; empty where angles alone are given."""
         self.layers: Sequence[Any] = ()
         """What each layer that attends should do, in order; see `checks.schedule`."""
+        self.reading: Any = None
+        """What the configuration says, as a `posenc.configs.Reading`; None without one."""
         self.window = 0
         """How many tokens a layer sees, the largest number of all layers with a window; 0 if that is not known."""
         self.first = 0

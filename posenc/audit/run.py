@@ -23,8 +23,9 @@ from posenc.audit.checks import CHECKS, measure
 from posenc.audit.checks.schedule import Layered, layers_of
 from posenc.audit.config import Reading, read_config
 from posenc.audit.errors import error_line
-from posenc.audit.measures import Measures, quiet
+from posenc.audit.measures import Measures
 from posenc.audit.probe import ENDS, Probe
+from posenc.audit.quietly import quiet
 from posenc.audit.report import Report
 from posenc.audit.reproduction import reproduction
 from posenc.audit.verdict import Finding
@@ -223,6 +224,7 @@ def _report(
     if source.drawn:
         probe = _livelier(probe, notes, **options)
     probe.angles, probe.layers, probe.rotations = should.angles, should.layers, should.rotations
+    probe.reading = should.reading
     if should.reference is not None:
         with quiet(io.StringIO()):
             probe.reference = _with_weights(should.reference, probe)
@@ -275,12 +277,18 @@ class Expected:
     rotations: list[Any] = field(default_factory=list)
     """The rotations that the angles are of."""
     reading: Reading | None = None
+    """What the configuration says."""
     reach: int | None = None
     """How far a token acts through all windows, if all layers have one."""
     reference: Source | None = None
     layers: tuple[Layered, ...] = ()
     """Layers that attend, in order; empty where nobody says which there are."""
     causal: bool | None = None
+
+    @property
+    def biased(self) -> bool:
+        """Whether the configuration names a bias of the distance."""
+        return self.reading is not None and bool(self.reading.slopes or self.reading.buckets)
 
 
 def expected(configuration: Any, reference: Any, causal: bool | None = None) -> Expected:
@@ -311,7 +319,7 @@ def chosen(only: Iterable[str] | None, more: bool, should: Expected | None = Non
     rows = {name: check for name, check in CHECKS.items() if not check.partner}
     if only is None:
         should = should or Expected()
-        needs = {"reference": "reference", "angles": "angles", "schedule": "layers"}
+        needs = {"reference": "reference", "angles": "angles", "schedule": "layers", "bias": "biased"}
         left_out = [name for name, of in needs.items() if not getattr(should, of)]
         return [name for name, check in rows.items() if (more or not check.more) and name not in left_out]
     only = [only] if isinstance(only, str) else list(only)

@@ -7,7 +7,6 @@ from enum import StrEnum
 
 from posenc.configs.printable import printable
 
-
 IDLE = ("An encoder:", "It is a question for")
 """How the cause of a test begins that does not concern a model."""
 

@@ -15,6 +15,7 @@ from posenc.audit.probe import Measurement, Probe, Slow
 PARTS = (
     "repeat",
     "sight",
+    "precision",
     "place",
     "padding",
     "cache",
@@ -22,6 +23,7 @@ PARTS = (
     "packing",
     "reference",
     "schedule",
+    "bias",
 )  # in the order of the report
 
 

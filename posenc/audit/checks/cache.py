@@ -5,17 +5,21 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from posenc.audit.adapters.protocol import Refused
 from posenc.audit.checks import Outcome, check
+from posenc.audit.comparison.attention import Attention
 from posenc.audit.probe import ENDS, PADS, Probe, per_place
 
 
 @check("token by token through the cache: as in one pass?")
 def step(p: Probe) -> Outcome:
+    p = p.filling
     return _compared(p, steps(p), None)
 
 
 @check("token by token, with positions?")
 def step_ids(p: Probe) -> Outcome:
+    p = p.filling
     return _compared(p, steps(p), p.pos)
 
 
@@ -54,12 +58,31 @@ def step_place(p: Probe) -> Outcome:
 
 @check("in chunks through the cache: as in one pass?")
 def chunks(p: Probe) -> Outcome:
+    p = p.filling
     return _compared(p, _chunks(p), None)
 
 
 @check("in chunks, with positions?")
 def chunks_ids(p: Probe) -> Outcome:
+    p = p.filling
     return _compared(p, _chunks(p), p.pos)
+
+
+@check("the longest chunk of an even split that passes", partner=True)
+def chunk_sizes(p: Probe) -> Outcome:
+    p = p.filling
+    good, bad = 0, 0
+    for size in (2, 3, 4, 6, 8, 12, 16, 24, 32):
+        if size > p.n // 2:
+            break
+        p.in_time()
+        sizes = [*[size] * (p.n // size), *([p.n % size] if p.n % size else [])]
+        if p.off(p.run(sizes)[0], p.full) <= p.tolerance:
+            good = size
+        else:
+            bad = size
+            break
+    return Outcome(None, details={"good": good, "bad": bad})
 
 
 @check("whether a token of a chunk sees a later one of it", partner=True)
@@ -162,3 +185,51 @@ def _cropped(p: Probe, with_positions: bool) -> Outcome:
     out, state = p.able("step", "")(p.x[:, n : n + 1], state, None if positions is None else positions[:, :1])
     then, _ = p.able("step", "")(p.x[:, n + 1 : n + 2], state, None if positions is None else positions[:, 1:])
     return Outcome(p.off(torch.cat((out, then), 1), p.full[:, n : n + 2]))
+
+
+@check("what the first layer of a cached call does, beside one pass", partner=True)
+def cached_look(p: Probe) -> Outcome:
+    """Where a cached token's query and keys lie, in a text of one repeated token: there all places differ by position
+    alone. `right` is where they should; None stands for a place that no token of one pass has.
+    """
+    right = steps(p)[0]
+    token = (p.low + p.adapter.vocabulary) // 2
+    long = torch.full((1, min(3 * right, p.room)), token, device=p.device)
+    with Attention(long.shape[1]) as whole:
+        p.logits(long)
+    with Attention(right) as prompt:
+        _, state = p.run([right], tokens=long)
+    with Attention(1, keys=right + 1) as cached:
+        p.able("step", "")(long[:, right : right + 1], state)
+    if not whole.layers or not cached.layers:
+        raise Refused("no attention in torch was seen in a cached call")
+    all_of_it, one = whole.layers[0], cached.layers[0]
+    places = {
+        "query": _lies(one.q[:, :, 0], all_of_it.q, right),
+        "key": _lies(one.k[:, :, -1], all_of_it.k, right),
+        "past": [_lies(one.k[:, :, at], all_of_it.k, at) for at in range(right)],
+        "prompt": _lies(prompt.layers[0].q[:, :, -1], all_of_it.q, right - 1) if prompt.layers else None,
+        "prompt_key": _lies(prompt.layers[0].k[:, :, -1], all_of_it.k, right - 1) if prompt.layers else None,
+    }
+    rows, mine = all_of_it.scores[0, :, right, : right + 1], one.scores[0, :, 0]
+    hidden = [bool((mine[:, at] == -torch.inf).all()) for at in range(right + 1)]
+    wanted = [bool((rows[:, at] == -torch.inf).all()) for at in range(right + 1)]
+    both = mine.isfinite() & rows.isfinite()
+    apart = float((mine - rows)[both].abs().max() / rows[both].abs().max().clamp(min=1e-9)) if bool(both.any()) else 0.0
+    return Outcome(None, details={
+        **places, "right": right, "hidden": [at for at, (a, b) in enumerate(zip(hidden, wanted, strict=True)) if a and not b],
+        "shown": [at for at, (a, b) in enumerate(zip(hidden, wanted, strict=True)) if b and not a],
+        "scores": apart < p.tolerance,
+    })  # fmt: skip
+
+
+def _lies(vector: Tensor, places: Tensor, right: int) -> int | None:
+    """The place of one pass that has this vector, (1, H, d) among (1, H, L, d); the right one where several have it."""
+    if vector.shape[1] != places.shape[1] or right >= places.shape[2]:
+        return None
+    size = places.double().square().mean().sqrt()
+    apart = (places.double() - vector.double()[:, :, None]).abs().amax((0, 1, 3)) / size.clamp(min=1e-12)
+    if float(apart[right]) < 1e-3:
+        return right
+    best = int(apart.argmin())
+    return best if float(apart[best]) < 1e-3 else None

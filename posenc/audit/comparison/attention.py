@@ -48,11 +48,15 @@ class Attention(TorchFunctionMode):
         change: What becomes of the scores.
         sharpen: Scores are multiplied by it. Default: 1.0.
         keep: Whether what layers do is kept in `layers`. Default: True.
+        keys: How many keys meet n queries. Default: n; more in a call with a cache.
     """
 
-    def __init__(self, n: int, change: Change | None = None, sharpen: float = 1.0, keep: bool = True) -> None:
+    def __init__(
+        self, n: int, change: Change | None = None, sharpen: float = 1.0, keep: bool = True, keys: int = 0
+    ) -> None:
         super().__init__()
         self.n, self.change, self.sharpen, self.keep = n, change, sharpen, keep
+        self.keys = keys or n
         self.layers: list[Seen] = []
         self._product: tuple[Tensor, Tensor, Tensor] | None = None
         self._count = 0
@@ -64,12 +68,17 @@ class Attention(TorchFunctionMode):
             with torch._C.DisableTorchFunction():
                 return self._fused(*args, **kwargs)
         out = function(*args, **kwargs)
-        if name in PRODUCTS and isinstance(out, Tensor) and out.ndim >= 3 and tuple(out.shape[-2:]) == (self.n, self.n):
+        if (
+            name in PRODUCTS
+            and isinstance(out, Tensor)
+            and out.ndim >= 3
+            and tuple(out.shape[-2:]) == (self.n, self.keys)
+        ):
             with torch._C.DisableTorchFunction():
                 self._remember(name, (*args, *kwargs.values()), out)
         elif name in SOFTMAXES and self._product is not None and args and isinstance(args[0], Tensor):
             x = args[0]
-            if tuple(x.shape[-2:]) == (self.n, self.n):
+            if tuple(x.shape[-2:]) == (self.n, self.keys):
                 with torch._C.DisableTorchFunction():
                     new = self._written(x)
                 if new is not None:
@@ -80,7 +89,7 @@ class Attention(TorchFunctionMode):
         self, q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None = None, dropout_p: float = 0.0,
         is_causal: bool = False, scale: float | None = None, enable_gqa: bool = False,
     ) -> Tensor:  # fmt: skip
-        if q.shape[-2] != self.n or k.shape[-2] != self.n or q.ndim != 4:
+        if q.shape[-2] != self.n or k.shape[-2] != self.keys or q.ndim != 4:
             return scaled_dot_product_attention(
                 q, k, v, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
             )
@@ -88,7 +97,7 @@ class Attention(TorchFunctionMode):
         scores = s * (q @ _spread(k, q).mT)
         if is_causal:
             scores = scores.masked_fill(
-                torch.ones(self.n, self.n, dtype=torch.bool, device=q.device).triu(1), -torch.inf
+                torch.ones(self.n, self.keys, dtype=torch.bool, device=q.device).triu(1), -torch.inf
             )
         if attn_mask is not None:
             scores = scores.masked_fill(~attn_mask, -torch.inf) if attn_mask.dtype == torch.bool else scores + attn_mask
@@ -107,7 +116,7 @@ class Attention(TorchFunctionMode):
             a, b = found
         else:
             b = b.mT
-        if a.shape[-2] == self.n and b.shape[-2] == self.n and a.shape[-1] == b.shape[-1] and a.shape[-1] != self.n:
+        if a.shape[-2] == self.n and b.shape[-2] == self.keys and a.shape[-1] == b.shape[-1] and a.shape[-1] != self.n:
             self._product = (a, b, out)
 
     def _written(self, x: Tensor) -> Tensor | None:

@@ -15,7 +15,7 @@ from posenc.audit.adapters.protocol import Adapter, Refused, Unfit, ask, logits_
 from posenc.audit.comparison.attention import Attention, Change, Seen
 from posenc.audit.comparison.maps import Map, map_of
 from posenc.audit.errors import error_line
-from posenc.audit.measures import quiet
+from posenc.audit.quietly import quiet
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ def layers_of(
     for n, (one, many) in enumerate(zip(repeated, mixed, strict=True)):
         given = before[n] if before is not None else (None, None)
         q, k = (_map(each, start, positions) for each, start in zip((one.q, one.k), given, strict=True))
-        scale, bias, cap, straight = _scores(many)
+        scale, bias, cap, straight = scores_of(many)
         out.append(Layer(q, k, scale, bias, cap, straight))
     return out
 
@@ -180,7 +180,7 @@ def _before(after: Tensor, start: Tensor | None) -> Tensor:
     return _vectors(start)
 
 
-def _scores(seen: Seen) -> tuple[float, Tensor, float, bool]:
+def scores_of(seen: Seen) -> tuple[float, Tensor, float, bool]:
     """Scale, bias, cap, and whether these are all."""
     k = (
         seen.k
