@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from posenc._version import __version__
-from posenc.audit.adapters.called import adapt, of_transformers
+from posenc.audit.adapters.called import adapt, in_halves, of_transformers
 from posenc.audit.adapters.copies import Uncopied, copied, module_of
 from posenc.audit.adapters.protocol import TURN, Adapter, Unfit, endings
 from posenc.audit.causes import comparable, judge
@@ -148,7 +148,7 @@ def _whole(
 def _parts(model: Any) -> tuple[dict[str, Any], list[str]]:
     """What is asked, by name: a model as it is under "", and the encoder of an encoder-decoder beside its decoder."""
     model = getattr(model, "_orig_mod", model)
-    if not of_transformers(model) or not getattr(model.config, "is_encoder_decoder", False):
+    if not in_halves(model):
         return {"": model}, []
     parts, why = importlib.import_module("posenc.audit.adapters.hf.halves").halves(model)
     return parts, [why] if why else []
@@ -213,6 +213,9 @@ def _report(
     probe = _probe(source, notes, **options)
     if source.drawn:
         probe = _livelier(probe, notes, **options)
+    one_sided = should.reach is not None or any(layer.back not in (-1, None) for layer in should.layers)
+    if one_sided and not should.both_sides and _two_way(probe.adapter, should.causal):
+        should = replace(should, reach=None, layers=tuple(replace(each, back=-1, ahead=-1) for each in should.layers))
     probe.angles, probe.layers = should.angles, should.layers
     if should.reference is not None:
         with quiet(io.StringIO()):
@@ -248,6 +251,11 @@ def _report(
     return Report(tuple(findings), facts, tuple(notes))
 
 
+def _two_way(adapter: Adapter, causal: bool | None) -> bool:
+    """Whether a model is no causal one: then windows that are read as those of a causal one are other windows."""
+    return not (getattr(adapter, "causal", None) if causal is None else causal)
+
+
 @dataclass(frozen=True)
 class Expected:
     """What somebody says the model should be."""
@@ -261,11 +269,13 @@ class Expected:
     layers: tuple[Layered, ...] = ()
     """Layers that attend, in order; empty where nobody says which there are."""
     causal: bool | None = None
+    both_sides: bool = False
+    """Whether windows reach as far ahead as back."""
 
 
 def expected(configuration: Any, reference: Any, causal: bool | None = None) -> Expected:
     """Reads a configuration, and makes an adapter of a reference; a reference may also be angles, one for each pair."""
-    scheme, angles, reach, other, layers = None, [], None, None, ()
+    scheme, angles, reach, other, layers, both = None, [], None, None, (), False
     if configuration is not None:
         reading = configuration if isinstance(configuration, Reading) else read_config(configuration)
         scheme = SCHEMES.get(reading.scheme)
@@ -275,14 +285,14 @@ def expected(configuration: Any, reference: Any, causal: bool | None = None) -> 
         backs = [layer.back for layer in reading.layers if layer.kind not in ("linear", "mlp")]
         if backs and None not in backs and len(backs) == len(reading.layers):
             reach = sum(back for back in backs if back is not None)
-        layers = layers_of(reading)
+        layers, both = layers_of(reading), any(layer.both_sides for layer in reading.layers)
     if isinstance(reference, torch.Tensor) or (
         isinstance(reference, list | tuple) and reference and all(isinstance(each, int | float) for each in reference)
     ):
         angles = [[float(each) for each in reference]]
     elif reference is not None:
         other = Source(reference)
-    return Expected(scheme, angles, reach, other, layers, causal)
+    return Expected(scheme, angles, reach, other, layers, causal, both)
 
 
 def chosen(only: Iterable[str] | None, more: bool, should: Expected | None = None) -> list[str]:

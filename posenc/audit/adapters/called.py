@@ -260,7 +260,7 @@ def adapt(model: Any, *, vocabulary: int | None = None) -> Adapter:
     if module is not None and any(each.is_meta for each in (*module.parameters(), *module.buffers())):
         raise Unfit("the weights are on the meta device and have no values: load them, or build the model anew")
     if of_transformers(model):
-        if model.config.is_encoder_decoder and "decoder_input_ids" in _names(model.forward):
+        if in_halves(model):
             return importlib.import_module("posenc.audit.adapters.hf.halves").Decoder(model)
         return importlib.import_module("posenc.audit.adapters.hf.adapter").TransformersAdapter(model)
     if isinstance(model, Transformer):
@@ -271,6 +271,15 @@ def adapt(model: Any, *, vocabulary: int | None = None) -> Adapter:
 def of_transformers(model: Any) -> bool:
     """Whether a model is one of transformers, and no module that has one's configuration."""
     return isinstance(model, nn.Module) and hasattr(model, "_is_stateful") and hasattr(model.config, "model_type")
+
+
+def in_halves(model: Any) -> bool:
+    """Whether a model is an encoder-decoder of transformers."""
+    return (
+        of_transformers(model)
+        and bool(getattr(model.config, "is_encoder_decoder", False))
+        and "decoder_input_ids" in _names(model.forward)
+    )
 
 
 def _count(tokens: Tensor) -> Tensor:

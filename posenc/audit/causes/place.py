@@ -97,6 +97,24 @@ def _stretch(measured: Measurement, m: Measures) -> Judgement:
     return Judgement(PROPERTY, "Explicit positions change nothing: the model has none, or it ignores the argument.")
 
 
+@judges("embeds")
+def _embeds(measured: Measurement, m: Measures) -> Judgement:
+    if m.ok(measured.name):
+        return Judgement(PASS)
+    if measured.details["plain"] <= m.tolerance:
+        return Judgement(
+            PROPERTY,
+            "After padding, embeddings get other logits than tokens do: without tokens, nothing tells which of them are "
+            "padding, so give positions as well.",
+        )
+    return Judgement(
+        FAILS,
+        "Embeddings from the model's own table get other logits than their tokens.",
+        "positions that are made from tokens, and from which number they count without; factors of the embedding that "
+        "are applied in one path alone",
+    )
+
+
 @judges("far")
 def _far(measured: Measurement, m: Measures) -> Judgement:
     if scales := getattr(m.probe.adapter, "scales", ""):

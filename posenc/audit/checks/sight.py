@@ -109,7 +109,8 @@ def _places(n: int) -> list[int]:
 
 
 def _embedding(p: Probe) -> nn.Embedding:
-    modules = [] if p.adapter.module is None else list(p.adapter.module.modules())
+    part = getattr(p.adapter, "part", p.adapter.module)
+    modules = [] if part is None else list(part.modules())
     tables = [m for m in modules if isinstance(m, nn.Embedding) and m.num_embeddings >= p.adapter.vocabulary]
     if not tables:
         raise Refused("has no embedding whose gradient can be measured")
