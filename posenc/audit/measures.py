@@ -82,6 +82,12 @@ class Measures:
         return None if answer is None else bool(answer)
 
     @property
+    def double(self) -> bool:
+        """Whether weights are in float64, which casts to 16 bits may leave alone."""
+        module = self.probe.adapter.module
+        return module is not None and any(p.dtype == torch.float64 for p in module.parameters())
+
+    @property
     def printed(self) -> int:
         """How many lines the model has printed."""
         return self._said.getvalue().count("\n")
@@ -120,7 +126,7 @@ class Measures:
         with quiet(self._said):
             if name not in ("again", "again_seeded", "fresh") and "fresh" in self._known and self.bad("fresh"):
                 self.probe.refresh()
-            single = self._in_single() if name in SINGLE and self.probe.full.dtype == torch.float64 else None
+            single = self._in_single() if name in SINGLE and self.double else None
             measured = measure(name, self._timed(single or self.probe))
             odd = (measured.off is not None and measured.off != measured.off) or (
                 measured.raised and DTYPE.search(str(measured.refused))

@@ -69,6 +69,8 @@ class Probe:
         self._picky: str | None = None
         self.reference: Adapter | None = None
         """A model that should give the same."""
+        self.originals: tuple[Adapter, Adapter] | None = None
+        """Model and reference with weights of their own, where those of the same names differ."""
         self.angles: list[list[float]] = []
         """By kind of layer, the angles by which pairs of channels should turn from one position to the next."""
         self.rotations: Sequence[Any] = ()

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from posenc._version import __version__
-from posenc.audit.adapters.called import adapt, of_transformers
+from posenc.audit.adapters.called import adapt, in_halves, of_transformers
 from posenc.audit.adapters.copies import Uncopied, copied, module_of
 from posenc.audit.adapters.protocol import TURN, Adapter, Unfit, endings
 from posenc.audit.causes import comparable, judge
@@ -159,7 +159,7 @@ def _whole(
 def _parts(model: Any) -> tuple[dict[str, Any], list[str]]:
     """What is asked, by name: a model as it is under "", and the encoder of an encoder-decoder beside its decoder."""
     model = getattr(model, "_orig_mod", model)
-    if not of_transformers(model) or not getattr(model.config, "is_encoder_decoder", False):
+    if not in_halves(model):
         return {"": model}, []
     parts, why = importlib.import_module("posenc.audit.adapters.hf.halves").halves(model)
     return parts, [why] if why else []
@@ -223,11 +223,22 @@ def _report(
     probe = _probe(source, notes, **options)
     if source.drawn:
         probe = _livelier(probe, notes, **options)
+    one_sided = should.reach is not None or any(layer.back not in (-1, None) for layer in should.layers)
+    if one_sided and not should.both_sides and _two_way(probe.adapter, should.causal):
+        should = replace(should, reach=None, layers=tuple(replace(each, back=-1, ahead=-1) for each in should.layers))
     probe.angles, probe.layers, probe.rotations = should.angles, should.layers, should.rotations
     probe.reading = should.reading
     if should.reference is not None:
         with quiet(io.StringIO()):
-            probe.reference = _with_weights(should.reference, probe)
+            probe.reference = (
+                _with_weights(should.reference, probe) if source.drawn else _as_it_is(should.reference, probe)
+            )
+            if source.drawn and _unequal(source, should.reference):
+                probe.originals = _originals(source, should.reference, options)
+                notes.append(
+                    "Weights of the same names differ between model and reference: both are compared with the same new "
+                    "weights, and with those that they have."
+                )
     scheme = should.scheme or getattr(probe.adapter, "scheme", None)
     measures = Measures(probe, expects=scheme, reach=should.reach, causal=should.causal)
     findings: list[Finding] = []
@@ -267,6 +278,11 @@ def _shown(finding: Finding, m: Measures, drawn: bool) -> Finding:
     return replace(finding, places=places, reproduction=reproduction(finding.name, m.probe, drawn) if places else "")
 
 
+def _two_way(adapter: Adapter, causal: bool | None) -> bool:
+    """Whether a model is no causal one: then windows that are read as those of a causal one are other windows."""
+    return not (getattr(adapter, "causal", None) if causal is None else causal)
+
+
 @dataclass(frozen=True)
 class Expected:
     """What somebody says the model should be."""
@@ -284,6 +300,8 @@ class Expected:
     layers: tuple[Layered, ...] = ()
     """Layers that attend, in order; empty where nobody says which there are."""
     causal: bool | None = None
+    both_sides: bool = False
+    """Whether windows reach as far ahead as back."""
 
     @property
     def biased(self) -> bool:
@@ -293,10 +311,11 @@ class Expected:
 
 def expected(configuration: Any, reference: Any, causal: bool | None = None) -> Expected:
     """Reads a configuration, and makes an adapter of a reference; a reference may also be angles, one for each pair."""
-    scheme, angles, reach, other, layers, rotations, reading = None, [], None, None, (), [], None
+    scheme, angles, reach, other, layers, both = None, [], None, None, (), False
+    rotations, read = [], None
     if configuration is not None:
         reading = configuration if isinstance(configuration, Reading) else read_config(configuration)
-        scheme = SCHEMES.get(reading.scheme)
+        scheme, read = SCHEMES.get(reading.scheme), reading
         frequencies = reading.at(24).frequencies
         turning = {layer.rotation for layer in reading.layers} & set(frequencies)  # a set may be given for no layer
         used = [kind for kind in frequencies if kind in turning or not turning]
@@ -304,14 +323,14 @@ def expected(configuration: Any, reference: Any, causal: bool | None = None) -> 
         backs = [layer.back for layer in reading.layers if layer.kind not in ("linear", "mlp")]
         if backs and None not in backs and len(backs) == len(reading.layers):
             reach = sum(back for back in backs if back is not None)
-        layers = layers_of(reading)
+        layers, both = layers_of(reading), any(layer.both_sides for layer in reading.layers)
     if isinstance(reference, torch.Tensor) or (
         isinstance(reference, list | tuple) and reference and all(isinstance(each, int | float) for each in reference)
     ):
         angles = [[float(each) for each in reference]]
     elif reference is not None:
         other = Source(reference)
-    return Expected(scheme, angles, rotations, reading, reach, other, layers, causal)
+    return Expected(scheme, angles, rotations, read, reach, other, layers, causal, both)
 
 
 def chosen(only: Iterable[str] | None, more: bool, should: Expected | None = None) -> list[str]:
@@ -483,6 +502,33 @@ def _with_weights(reference: Source, probe: Probe) -> Adapter:
         for name, each in adapter.module.named_parameters():
             each.copy_(ours[name])
     return adapter
+
+
+def _as_it_is(reference: Source, probe: Probe) -> Adapter:
+    """The reference with weights of its own, in the model's dtype where it is a copy."""
+    adapter = reference.adapter()
+    if reference.copies and adapter.module is not None:
+        adapter.module.eval().to(probe.device, probe.full.dtype)
+    return adapter
+
+
+def _unequal(source: Source, reference: Source) -> bool:
+    """Whether weights of the same names have other values, as after a conversion."""
+    assert source.module is not None and reference.module is not None
+    ours = dict(source.module.named_parameters())
+    return not all(
+        torch.equal(p.detach().cpu(), ours[name].detach().cpu()) for name, p in reference.module.named_parameters()
+    )
+
+
+def _originals(source: Source, reference: Source, options: Mapping[str, Any]) -> tuple[Adapter, Adapter] | None:
+    """Model and reference with the weights that they have, in one precision; None where that does not run."""
+    try:
+        plain = Source(source.given, vocabulary=source.vocabulary)
+        probe = _probe(plain, [], **options)
+        return probe.adapter, _as_it_is(reference, probe)
+    except Exception:  # then drawn weights decide alone
+        return None
 
 
 def _fitting(adapter: Adapter, notes: list[str], *, tokens: int, **options: Any) -> Probe:

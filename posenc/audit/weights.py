@@ -40,7 +40,7 @@ def randomise(model: nn.Module, seed: int = 0) -> nn.Module:
     tables = {id(m.weight) for m in model.modules() if isinstance(m, nn.Embedding | nn.EmbeddingBag)}
     with torch.no_grad():
         for name, p in model.named_parameters():
-            if not p.is_floating_point() or not (p.requires_grad or (frozen and not _sines(p))):
+            if not p.is_floating_point() or not p.numel() or not (p.requires_grad or (frozen and not _sines(p))):
                 continue
             zero = not bool(p.any())
             if p.ndim < 2 and (_tame(p) or (zero and SCALES.search(name))) and not KEPT.search(name):

@@ -29,6 +29,10 @@ TURNED = ("mask", "key_padding_mask", "src_key_padding_mask")  # names under whi
 DECLARED = {"causal": bool, "recurrent": bool, "packs": bool, "scheme": str, "scales": str}
 DOUBLE = re.compile("[Dd]ouble|float64")  # in what a kernel says that has no float64
 LENGTHS = (2, 24, 16, 32, 64)  # tried in turn, until a model can be called
+COUNTS = ("max_new_tokens", "new_tokens", "num_tokens", "n_tokens", "steps", "max_length", "max_len", "seq_len")
+"""How many tokens a generate of somebody's own adds, or how long the text becomes."""
+GREEDY = {"do_sample": False, "top_k": 1, "greedy": True}
+"""What makes it take the likeliest token."""
 STATES = ("past_key_values", "past_kv", "kv_cache", "cache", "past", "state", "layer_past")
 
 
@@ -71,6 +75,8 @@ class Called:
         self.step = self._own_step if own["step"] else self._state_step if self.state_name else None
         self.reorder = given.reorder if own["reorder"] and own["step"] else None
         self.crop = given.crop if own["crop"] and own["step"] else None
+        self.generate = self._own_generate if own["generate"] else None
+        self.logits_of_embeddings = self._of_embeddings if "inputs_embeds" in names and self._table() else None
         for name, expected in DECLARED.items():
             if isinstance(value := getattr(given, name, None), expected):
                 setattr(self, name, value)
@@ -100,6 +106,43 @@ class Called:
         if self.targets:
             given = given | {"targets": tokens}
         return ask(self.model, tokens, **given)
+
+    def _own_generate(self, tokens: Tensor, forced: Tensor | None = None, *, new: int = 8, **how: Any) -> Any:
+        """What the model's own loop writes, the likeliest token each time; it gives no logits, and nothing is forced."""
+        if any(how[name] for name in ("static", "lookup", "past") if name in how) or how.get("beams", 1) > 1:
+            raise Refused("its own generate has no such mode here")
+        if how.get("mask") is not None or how.get("use_cache") is False:
+            raise Refused("its own generate is asked without a mask, and as it is")
+        owner: Any = self.module or self.model
+        names = _names(owner.generate)
+        count = next((name for name in COUNTS if name in names), None)
+        if count is None:
+            raise Refused(f"its own generate takes none of {', '.join(COUNTS)}: wrap it in an Adapter")
+        given: dict[str, Any] = {count: tokens.shape[1] + new if count in ("max_length", "max_len") else new}
+        given |= {name: value for name, value in GREEDY.items() if name in names}
+        if others := [name for name in required(owner.generate)[1:] if name not in given]:
+            raise Refused(f"its own generate needs {', '.join(others)}: wrap it in an Adapter")
+        out = ask(owner.generate, tokens, **given)
+        out = getattr(out, "sequences", out)
+        out = out[0] if isinstance(out, tuple) else out
+        if not isinstance(out, Tensor) or out.ndim != 2 or out.is_floating_point():
+            raise Refused(f"its own generate returns {type_name(out)}, and no tokens (B, L)")
+        return (out if out.shape[1] > tokens.shape[1] else torch.cat((tokens, out), 1)), None
+
+    def _table(self) -> Any:
+        """The module that embeds tokens, where there is one."""
+        module: Any = self.module
+        if callable(getattr(module, "get_input_embeddings", None)):
+            return module.get_input_embeddings()
+        return next((m for m in (module or nn.Module()).modules() if isinstance(m, nn.Embedding)), None)
+
+    def _of_embeddings(self, tokens: Tensor, positions: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
+        """Logits with the rows of the model's own table given in place of tokens."""
+        self._settle(tokens, positions, mask)
+        given = self._positions(positions, self.position_name) | self._mask(mask, self.mask_name)
+        if self.use_cache and self.state_name is not None:
+            given["use_cache"] = False
+        return logits_of(ask(self.model, inputs_embeds=self._table()(tokens), **given))
 
     def _own_step(
         self, tokens: Tensor, state: Any, positions: Tensor | None = None, mask: Tensor | None = None
@@ -282,7 +325,7 @@ def _adapter(model: Any, vocabulary: int | None) -> Adapter:
     if module is not None and any(each.is_meta for each in (*module.parameters(), *module.buffers())):
         raise Unfit("the weights are on the meta device and have no values: load them, or build the model anew")
     if of_transformers(model):
-        if model.config.is_encoder_decoder and "decoder_input_ids" in _names(model.forward):
+        if in_halves(model):
             return importlib.import_module("posenc.audit.adapters.hf.halves").Decoder(model)
         return importlib.import_module("posenc.audit.adapters.hf.adapter").TransformersAdapter(model)
     if isinstance(model, Transformer):
@@ -293,6 +336,15 @@ def _adapter(model: Any, vocabulary: int | None) -> Adapter:
 def of_transformers(model: Any) -> bool:
     """Whether a model is one of transformers, and no module that has one's configuration."""
     return isinstance(model, nn.Module) and hasattr(model, "_is_stateful") and hasattr(model.config, "model_type")
+
+
+def in_halves(model: Any) -> bool:
+    """Whether a model is an encoder-decoder of transformers."""
+    return (
+        of_transformers(model)
+        and bool(getattr(model.config, "is_encoder_decoder", False))
+        and "decoder_input_ids" in _names(model.forward)
+    )
 
 
 def _count(tokens: Tensor) -> Tensor:

@@ -46,6 +46,7 @@ class Adapter(Protocol):
     - `logits_of_embeddings(tokens, positions=None, mask=None)`: as `logits`, with embeddings given in place of tokens.
     - `logits_beside_padding(tokens, left)`: as `logits`, with padding that is masked before (left) or after the source
       that a decoder looks at.
+    - `part`: the module that embeds the tokens, where `module` has a second table for others.
     - `causal`, `recurrent`, `packs`: True or False where it is known that tokens do not see ahead, that a state passes
       through padding too, and that documents are separated by positions that restart. `causal_why` says in words who
       says so, and `pads` what padding does to a text that no mask undoes.

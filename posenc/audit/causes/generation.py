@@ -23,11 +23,21 @@ def _generate(measured: Measurement, m: Measures) -> Judgement:
         )
     if m.bad("step"):
         return follows("step", m)
-    return Judgement(
-        FAILS,
-        "It passes without a cache (generate_nocache), and so do calls of forward with a cache (step).",
-        "what generate passes to each step",
-    )
+    good = ["without a cache it passes (generate_nocache)"] if m.ok("generate_nocache") else []
+    good += ["calls of forward with a cache pass (step)"] if m.ok("step") else []
+    said = f"{' and '.join(good)}, and generate does not" if good else "generate is not what one pass computes"
+    where = measured.places.find("x")
+    first = f", from token {where} on" if where >= 0 else ""
+    late = m["generate_late"]
+    if m.ok("generate_late"):
+        by = late.details["by"]
+        return Judgement(
+            FAILS,
+            f"{said[0].upper()}{said[1:]}{first}: it is what new tokens give whose positions are {abs(by)} too "
+            f"{'large' if by > 0 else 'small'} (generate_late).",
+            "the position that generate gives to the first new token: the length of the prompt, counted from 0",
+        )
+    return Judgement(FAILS, f"{said[0].upper()}{said[1:]}{first}.", "what generate passes to each step")
 
 
 @judges("generate_nocache")

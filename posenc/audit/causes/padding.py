@@ -10,7 +10,7 @@ from posenc.audit.probe import Measurement
 
 def _mask_at_fault(m: Measures) -> Judgement | None:
     """What is wrong with the mask, whatever the positions are, or why none can help."""
-    if pads := getattr(m.probe.adapter, "pads", ""):
+    if (pads := getattr(m.probe.adapter, "pads", "")) and not m.knows("causal"):
         return Judgement(PROPERTY, f"Padding changes logits by the scheme: {pads}.")
     if m.bad("ones"):
         return Judgement(
@@ -115,6 +115,19 @@ def _left_pad_ids(measured: Measurement, m: Measures) -> Judgement:
     if m.ok(measured.name):
         return Judgement(PASS)
     return JUDGES["left_pad"](measured, m)
+
+
+@judges("source_pad")
+def _source_pad(measured: Measurement, m: Measures) -> Judgement:
+    if m.ok(measured.name):
+        return Judgement(PASS)
+    sides = [side for side, size in measured.details.items() if not size <= m.tolerance]
+    return Judgement(
+        FAILS,
+        f"Padding {' and '.join(sides)} the source changes logits, although it is masked.",
+        "the mask in attention to the source: that of its keys, one row for all tokens of the text"
+        + ("; positions of the source" if sides == ["before"] else ""),
+    )
 
 
 @judges("rows")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import torch
-
 from posenc.audit.causes.judgement import FAILS, NONE, PASS, PROPERTY, Judgement, judges, number
 from posenc.audit.measures import Measures
 from posenc.audit.probe import Measurement
@@ -83,7 +81,7 @@ def _shift(measured: Measurement, m: Measures) -> Judgement:
 
 def _escaped(m: Measures) -> Judgement | None:
     """A failure that float64 hides, since autocast and casts leave it alone."""
-    if not m.bad("casts") or m.probe.full.dtype != torch.float64:
+    if not m.double or not m.bad("casts"):
         return None
     single = m["shift_single"]
     if single.off is None or not single.off > max(10 * m.tolerance, 5 * single.details["near"]):
@@ -121,6 +119,24 @@ def _stretch(measured: Measurement, m: Measures) -> Judgement:
             "whether the encoding is applied at all, with angles or entries that are not zero",
         )
     return Judgement(PROPERTY, "Explicit positions change nothing: the model has none, or it ignores the argument.")
+
+
+@judges("embeds")
+def _embeds(measured: Measurement, m: Measures) -> Judgement:
+    if m.ok(measured.name):
+        return Judgement(PASS)
+    if measured.details["plain"] <= m.tolerance:
+        return Judgement(
+            PROPERTY,
+            "After padding, embeddings get other logits than tokens do: without tokens, nothing tells which of them are "
+            "padding, so give positions as well.",
+        )
+    return Judgement(
+        FAILS,
+        "Embeddings from the model's own table get other logits than their tokens.",
+        "positions that are made from tokens, and from which number they count without; factors of the embedding that "
+        "are applied in one path alone",
+    )
 
 
 @judges("far")

@@ -11,6 +11,10 @@ from posenc.audit.probe import Measurement
 @judges("reference")
 def _reference(measured: Measurement, m: Measures) -> Judgement:
     if m.ok(measured.name):
+        if "own" in measured.details:
+            return Judgement(
+                PASS, "With the weights that each has they agree, and not with the same ones, as after a conversion."
+            )
         return Judgement(PASS)
     if m.ok("reference_at"):
         change = m["reference_at"].details["change"]
@@ -23,6 +27,8 @@ def _reference(measured: Measurement, m: Measures) -> Judgement:
         return Judgement(
             FAILS, "Both models agree by default, but not with explicit positions.", "how explicit positions are used"
         )
+    if told := m["reference_told"].details.get("told"):
+        return Judgement(FAILS, f"{told} (compare).", m["reference_told"].details["look"])
     return Judgement(
         FAILS,
         "No simple change of positions explains the difference (reference_at).",

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from posenc.audit.adapters.protocol import Refused
 from posenc.audit.checks import Outcome, check
-from posenc.audit.comparison.attention import Attention
+from posenc.audit.comparison.attention import Attention, lies
 from posenc.audit.probe import ENDS, PADS, Probe, per_place
 
 
@@ -205,11 +205,11 @@ def cached_look(p: Probe) -> Outcome:
         raise Refused("no attention in torch was seen in a cached call")
     all_of_it, one = whole.layers[0], cached.layers[0]
     places = {
-        "query": _lies(one.q[:, :, 0], all_of_it.q, right),
-        "key": _lies(one.k[:, :, -1], all_of_it.k, right),
-        "past": [_lies(one.k[:, :, at], all_of_it.k, at) for at in range(right)],
-        "prompt": _lies(prompt.layers[0].q[:, :, -1], all_of_it.q, right - 1) if prompt.layers else None,
-        "prompt_key": _lies(prompt.layers[0].k[:, :, -1], all_of_it.k, right - 1) if prompt.layers else None,
+        "query": lies(one.q[:, :, 0], all_of_it.q, right),
+        "key": lies(one.k[:, :, -1], all_of_it.k, right),
+        "past": [lies(one.k[:, :, at], all_of_it.k, at) for at in range(right)],
+        "prompt": lies(prompt.layers[0].q[:, :, -1], all_of_it.q, right - 1) if prompt.layers else None,
+        "prompt_key": lies(prompt.layers[0].k[:, :, -1], all_of_it.k, right - 1) if prompt.layers else None,
     }
     rows, mine = all_of_it.scores[0, :, right, : right + 1], one.scores[0, :, 0]
     hidden = [bool((mine[:, at] == -torch.inf).all()) for at in range(right + 1)]
@@ -221,15 +221,3 @@ def cached_look(p: Probe) -> Outcome:
         "shown": [at for at, (a, b) in enumerate(zip(hidden, wanted, strict=True)) if b and not a],
         "scores": apart < p.tolerance,
     })  # fmt: skip
-
-
-def _lies(vector: Tensor, places: Tensor, right: int) -> int | None:
-    """The place of one pass that has this vector, (1, H, d) among (1, H, L, d); the right one where several have it."""
-    if vector.shape[1] != places.shape[1] or right >= places.shape[2]:
-        return None
-    size = places.double().square().mean().sqrt()
-    apart = (places.double() - vector.double()[:, :, None]).abs().amax((0, 1, 3)) / size.clamp(min=1e-12)
-    if float(apart[right]) < 1e-3:
-        return right
-    best = int(apart.argmin())
-    return best if float(apart[best]) < 1e-3 else None

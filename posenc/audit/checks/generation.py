@@ -10,12 +10,34 @@ from torch import Tensor
 
 from posenc.audit.adapters.protocol import Refused
 from posenc.audit.checks import Outcome, check
-from posenc.audit.probe import Probe
+from posenc.audit.probe import ENDS, Probe
 
 
 @check("generate, token by token: as in one pass?")
 def generate(p: Probe) -> float:
     return _against_pass(p)
+
+
+@check("generate, as if new tokens had other positions", partner=True)
+def generate_late(p: Probe) -> Outcome:
+    """The change of the positions of new tokens at which one pass gives what generate gives."""
+    start = _start(p)
+    sequences, logits = _generate(p, p.x[:, :start], p.x[:, start:])
+    sizes: dict[int, float] = {}
+    for by in (1, -1, 2):
+        positions = p.count(sequences.shape[1])
+        positions[:, start:] += by
+        try:
+            out = p.logits(sequences[:, :-1], positions[:, :-1])[:, start - 1 :]
+        except ENDS:
+            continue
+        if logits is not None:
+            sizes[by] = p.off(logits, out)
+        else:
+            chosen = out.gather(-1, sequences[:, start:, None])[..., 0]
+            sizes[by] = float((out.amax(-1) - chosen).max() / out.square().mean().sqrt())
+    best = min(sizes, key=lambda by: sizes[by], default=0)
+    return Outcome(sizes.get(best), details={"by": best})
 
 
 @check("generate after padding on the left: the same?")
@@ -73,11 +95,26 @@ def _generate(p: Probe, tokens: Tensor, forced: Tensor | None = None, **how: obj
 def _against_pass(p: Probe, x: Tensor | None = None, start: int | None = None, **how: object) -> float:
     x = p.x if x is None else x
     start = _start(p) if start is None else start
-    _, logits = _generate(p, x[:, :start], x[:, start:], **how)
+    sequences, logits = _generate(p, x[:, :start], x[:, start:], **how)
     if logits is None:
-        raise Refused("generate returns no logits")
+        return _greedy(p, x[:, :start], sequences)
     new = x.shape[1] - start
     return p.off(logits, p.full[:, -new - 1 : -1])
+
+
+def _greedy(p: Probe, prompt: Tensor, sequences: Tensor) -> float:
+    """The share of generated tokens that are not the likeliest of a pass over what stands before them."""
+    start = prompt.shape[1]
+    if sequences.shape[1] <= start or not bool((sequences[:, :start] == prompt).all()):
+        raise Refused("its own generate does not return the prompt with what follows it")
+    again = _generate(p, prompt)[0]
+    if again.shape != sequences.shape or not bool((again == sequences).all()):
+        raise Refused("its own generate samples, and takes no top_k or do_sample: wrap it in an Adapter")
+    logits = p.logits(sequences[:, :-1])[:, start - 1 :]
+    chosen = logits.gather(-1, sequences[:, start:, None])[..., 0]
+    wrong = (logits.amax(-1) - chosen)[0] > p.tolerance * logits.square().mean().sqrt()
+    p.seen[:] = [float(wrong.double().mean()), "." * start + "".join(".x"[int(each)] for each in wrong)]
+    return float(wrong.double().mean())
 
 
 def _differing(sequences: Tensor, expected: Tensor) -> Outcome:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from posenc.audit.adapters.protocol import Refused
-from posenc.audit.checks import check
+from posenc.audit.adapters.protocol import Refused, logits_of
+from posenc.audit.checks import Outcome, check
 from posenc.audit.probe import PADS, Probe
 
 
@@ -36,6 +36,17 @@ def rows(p: Probe) -> float:
     mask = torch.cat((torch.ones_like(mask), mask))
     positions = torch.cat((p.count(p.n + PADS), positions))
     return p.off(p.logits(x, positions, mask)[1:, PADS:], p.full)
+
+
+@check("padding beside the source of a decoder, masked: the same logits?")
+def source_pad(p: Probe) -> Outcome:
+    """Before the source and after it."""
+    padded = p.able("logits_beside_padding", "has no source beside its text")
+    sizes = {}
+    for words, left in (("before", True), ("after", False)):
+        p.in_time()
+        sizes[words] = p.off(logits_of(padded(p.x, left)), p.full)
+    return Outcome(max(sizes.values()), details=sizes)
 
 
 @check("a mask of ones", partner=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +12,7 @@ from torch.overrides import TorchFunctionMode
 
 from posenc.audit.adapters.protocol import Adapter, Refused, ask, logits_of
 from posenc.audit.checks import Outcome, check
-from posenc.audit.probe import Probe
+from posenc.audit.probe import ENDS, Probe
 
 TURNS = ("cos", "sin", "polar", "cos_", "sin_")
 
@@ -23,7 +24,14 @@ def reference(p: Probe) -> Outcome:
     p.in_time()
     sizes = {"default": p.off(p.logits(p.x), _theirs(other, p.x))}
     if p.adapter.takes_positions and other.takes_positions:
-        sizes["positions"] = p.off(p.logits(p.x, p.pos + 5), _theirs(other, p.x, p.pos + 5))
+        with contextlib.suppress(
+            *ENDS, TypeError
+        ):  # what gets no positions without a cache, say: defaults are compared
+            sizes["positions"] = p.off(p.logits(p.x, p.pos + 5), _theirs(other, p.x, p.pos + 5))
+    if max(sizes.values()) > p.tolerance and p.originals is not None:
+        mine, other = p.originals
+        own = p.off(_theirs(mine, p.x), _theirs(other, p.x))
+        return Outcome(min(own, max(sizes.values())), details=sizes | {"own": own})
     return Outcome(max(sizes.values()), details=sizes)
 
 
@@ -50,6 +58,25 @@ def reference_at(p: Probe) -> Outcome:
             continue
     best = min(sizes, key=lambda words: sizes[words], default="")
     return Outcome(sizes.get(best), details={"change": best})
+
+
+@check("in what the reference differs", partner=True)
+def reference_told(p: Probe) -> Outcome:
+    """What `compare` names: it looks into the attention of both."""
+    from posenc.audit.comparison.asked import compare  # which is not needed where nothing differs
+
+    other = _reference(p)
+    mine, other = p.originals if p.originals is not None else (p.adapter, other)
+    found = compare(other, mine)
+    if not found.differences:
+        return Outcome(found.off)
+    said = []
+    for each in found.differences[:3]:
+        many = f" in layer{'s' * (len(each.layers) > 1)} {', '.join(map(str, each.layers[:6]))}" if each.layers else ""
+        of = f" of {each.of}" if each.of else ""
+        said.append(f"{each.kind}{of}{many}: {each.candidate} in place of {each.reference}")
+    told = "; ".join(said)
+    return Outcome(found.off, details={"told": told[0].upper() + told[1:], "look": found.differences[0].look})
 
 
 @check("the angles whose cosines forward takes: those of the configuration?")

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from posenc.audit.adapters.protocol import Refused
 from posenc.audit.checks import Outcome, check
+from posenc.audit.comparison.attention import Attention, lies
 from posenc.audit.probe import Probe, per_place
 
 
@@ -31,6 +32,25 @@ def future(p: Probe) -> Outcome:
 def prefix(p: Probe) -> float:
     n = p.n // 2 - 1
     return p.off(p.logits(p.x[:, :n]), p.full[:, :n])
+
+
+@check("whether queries or keys move with the length of the text", partner=True)
+def prefix_look(p: Probe) -> Outcome:
+    """In a text of one repeated token, whose places differ by position alone: the first layer that differs."""
+    longer, n = 4, p.n - 4
+    text = torch.full((1, p.n), (p.low + p.adapter.vocabulary) // 2, device=p.device)
+    with Attention(p.n) as whole:
+        p.logits(text)
+    with Attention(n) as short:
+        p.logits(text[:, :n])
+    for layer, (a, b) in enumerate(zip(whole.layers, short.layers, strict=False)):
+        places = [lies(x[:, :, longer], y, longer) for x, y in ((a.q, b.q), (a.k, b.k))]
+        moved = [place is not None and place != longer for place in places]
+        if any(moved):
+            by = abs(next(place for place, wrong in zip(places, moved, strict=True) if wrong) - longer)  # type: ignore[operator]
+            of = "queries" if moved[0] else "keys"
+            return Outcome(None, details={"layer": layer, "of": of, "both": all(moved), "by": by, "longer": longer})
+    return Outcome(None)
 
 
 @check("two earlier tokens change places: do the last logits change?")
@@ -110,7 +130,8 @@ def _places(n: int) -> list[int]:
 
 
 def _embedding(p: Probe) -> nn.Embedding:
-    modules = [] if p.adapter.module is None else list(p.adapter.module.modules())
+    part = getattr(p.adapter, "part", p.adapter.module)
+    modules = [] if part is None else list(part.modules())
     tables = [m for m in modules if isinstance(m, nn.Embedding) and m.num_embeddings >= p.adapter.vocabulary]
     if not tables:
         raise Refused("has no embedding whose gradient can be measured")

@@ -179,3 +179,15 @@ def _of_einsum(equation: str, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor] | N
     except RuntimeError:
         return None
     return q, k
+
+
+def lies(vector: Tensor, places: Tensor, right: int) -> int | None:
+    """The place of one pass that has this vector, (1, H, d) among (1, H, L, d); the right one where several have it."""
+    if vector.shape[1] != places.shape[1] or right >= places.shape[2]:
+        return None
+    size = places.double().square().mean().sqrt()
+    apart = (places.double() - vector.double()[:, :, None]).abs().amax((0, 1, 3)) / size.clamp(min=1e-12)
+    if float(apart[right]) < 1e-3:
+        return right
+    best = int(apart.argmin())
+    return best if float(apart[best]) < 1e-3 else None

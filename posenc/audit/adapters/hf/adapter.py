@@ -61,31 +61,32 @@ class TransformersAdapter:
     Args:
         model: A `PreTrainedModel` of texts. Without a row of logits for each token, the last hidden states of its base
             model serve.
+        whole: The model that it is a part of. Default: none.
     """
 
-    position_name, mask_name = "position_ids", "attention_mask"
+    position_name, mask_name, embeds_name = "position_ids", "attention_mask", "inputs_embeds"
     explained: ClassVar[dict[str, str]] = {
         ALL_KEYS: "It follows from which keys a layer selects: the selection has no gradient, and equal tokens tie."
     }
     """Variants under which a test that fails is no bug when it passes, and why."""
 
-    def __init__(self, model: Any) -> None:
-        self.model, self.module = _with_rows(model), model
+    def __init__(self, model: Any, whole: Any = None) -> None:
+        self.model, self.module = _with_rows(model), model if whole is None else whole
         model = self.model
         names = inspect.signature(model.forward).parameters
         anything = any(each.kind == each.VAR_KEYWORD for each in names.values())
-        config = model.config.get_text_config(decoder=True)
-        model_type = model.config.model_type
+        config = self.module.config.get_text_config(decoder=True)
+        model_type = self.module.config.model_type
         self.names = set(names)
         self.says_use_cache = "use_cache" in names or anything
         # Where forward passes on **kwargs, a part of the model decides; a name that nobody knows is dropped silently.
         named = "position_ids" in names or (anything and _inside(model, "position_ids"))
         self.takes_positions = named and model_type not in NO_POSITIONS
         self.takes_mask = "attention_mask" in names and model_type not in IGNORES_MASK
-        self.vocabulary = _vocabulary(model, config)
+        self.vocabulary = _vocabulary(self.module, config)
         self.causal, self.causal_why = says_causal(self.module)
         kinds = " ".join(map(str, getattr(config, "layer_types", None) or ()))
-        self.recurrent = bool(model._is_stateful) or any(word in kinds for word in RECURRENT)
+        self.recurrent = bool(getattr(model, "_is_stateful", False)) or any(word in kinds for word in RECURRENT)
         rotary = any("Rotary" in type(each).__name__ for each in model.modules())
         relative = self.takes_positions and rotary and not self.recurrent and model_type not in NO_PACKING
         self.packs = relative and bool(self.causal)  # masks that look both ways are not made from positions
@@ -103,13 +104,23 @@ class TransformersAdapter:
         self, tokens: Tensor, positions: Tensor | None = None, mask: Tensor | None = None
     ) -> Tensor:
         """The same with the rows of the model's own table given in place of tokens."""
-        if "inputs_embeds" not in self.names:
+        if self.embeds_name not in self.names:
             raise Refused("takes no embeddings in place of tokens")
-        given = self._given(tokens, positions, mask, use_cache=False)
+        given = self._given(tokens, positions, mask, use_cache=False) | self._beside(tokens)
         try:
-            return logits_of(self.model(inputs_embeds=self.model.get_input_embeddings()(tokens), **given))
-        except (ValueError, NotImplementedError, TypeError) as error:
+            return logits_of(self.model(**{self.embeds_name: self._rows(tokens)}, **given))
+        except (ValueError, NotImplementedError) as error:
             raise _refused(error) from error
+
+    def _rows(self, tokens: Tensor) -> Tensor:
+        """The rows of the model's own table."""
+        try:
+            rows = getattr(self, "part", self.model).get_input_embeddings()(tokens)
+        except (AttributeError, NotImplementedError) as error:
+            raise Refused("does not say which table its tokens are read from") from error
+        if not isinstance(rows, Tensor):
+            raise Refused("makes more of a token than the row of a table")
+        return rows
 
     def logits_by_default(self, tokens: Tensor, positions: Tensor | None = None) -> Tensor:
         """The same with `use_cache` left to its default, as most calls leave it."""
@@ -248,7 +259,11 @@ class TransformersAdapter:
 
     def _text(self, tokens: Tensor) -> dict[str, Any]:
         """A text as the class takes it."""
-        return {"input_ids": tokens}
+        return {"input_ids": tokens, **self._beside(tokens)}
+
+    def _beside(self, tokens: Tensor) -> dict[str, Any]:
+        """What has to stand beside each text."""
+        return {}
 
     def _given(
         self, tokens: Tensor, positions: Tensor | None, mask: Tensor | None, *, use_cache: bool | None
@@ -278,10 +293,11 @@ def says_causal(model: Any) -> tuple[bool | None, str]:
     kind, mine = model.config.model_type, type(model).__name__
     if kind in TWO_WAY:
         return False, TWO_WAY[kind]
+    asked = "is_decoder" in inspect.signature(model.forward).parameters  # then each call says it anew
     for config in (text, model.config):
         if getattr(config, "use_bidirectional_attention", None) in (True, "all"):
             return False, "use_bidirectional_attention of the configuration is set"
-        for name in ("is_causal", "causal", "is_decoder"):
+        for name in ("is_causal", "causal", *([] if asked else ["is_decoder"])):
             if isinstance(value := getattr(config, name, None), bool):
                 return value, f"{name} of the configuration is {str(value).lower()}"
     from transformers.models.auto import modeling_auto as auto

@@ -12,7 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from posenc.audit.adapters.hf.adapter import TransformersAdapter, _refused, _vocabulary
+from posenc.audit.adapters.called import required
+from posenc.audit.adapters.hf.adapter import TransformersAdapter, _vocabulary
 from posenc.audit.adapters.protocol import Refused, logits_of
 
 SOURCE = 7  # tokens that the decoder looks at
@@ -26,6 +27,7 @@ class Decoder(TransformersAdapter):
     """
 
     position_name, mask_name = "decoder_position_ids", "decoder_attention_mask"
+    embeds_name = "decoder_inputs_embeds"
 
     def __init__(self, model: Any) -> None:
         super().__init__(model)
@@ -39,33 +41,34 @@ class Decoder(TransformersAdapter):
         part = config.get_text_config(encoder=True) if part is None else part.get_text_config()
         self.width = int(getattr(part, "hidden_size", 0) or config.hidden_size)
 
-    def logits_of_embeddings(
-        self, tokens: Tensor, positions: Tensor | None = None, mask: Tensor | None = None
-    ) -> Tensor:
-        if "decoder_inputs_embeds" not in self.names:
-            raise Refused("takes no embeddings in place of tokens")
-        table = self.model.get_decoder().get_input_embeddings()
-        given = self._given(tokens, positions, mask, use_cache=False) | self._source(len(tokens))
-        try:
-            return logits_of(self.model(decoder_inputs_embeds=table(tokens), **given))
-        except (ValueError, NotImplementedError, TypeError) as error:
-            raise _refused(error) from error
-
     def logits_beside_padding(self, tokens: Tensor, left: bool) -> Tensor:
         """Logits with padding before (left) or after the source, which is masked."""
+        if getattr(self.model.get_encoder(), "main_input_name", "input_ids") != "input_ids":
+            raise Refused("counts its source in frames before the encoder, and so it does in its mask")
         given = self._given(tokens, None, None, use_cache=False) | self._source(len(tokens), left)
         return logits_of(self.model(decoder_input_ids=tokens, **given))
 
     def generate(self, tokens: Tensor, forced: Tensor | None = None, **how: Any) -> tuple[Tensor, Tensor | None]:
-        if self.model.main_input_name != "input_ids":
-            raise Refused(f"generate takes {self.model.main_input_name}, and the source here is drawn")
+        if self.model.main_input_name != "input_ids" or (wanted := required(self.model.generate)):
+            wanted = wanted if self.model.main_input_name == "input_ids" else [self.model.main_input_name]
+            raise Refused(f"generate takes {', '.join(wanted)}, and the source here is drawn")
+        if how.get("past") is not None and how.get("mask") is None:
+            how["mask"] = torch.ones_like(tokens)  # by its length generate tells a whole text from new tokens
         return super().generate(tokens, forced, **how)
+
+    @property
+    def part(self) -> Any:
+        """The decoder itself, in which tokens are embedded."""
+        return self.model.get_decoder()
 
     def variants(self) -> dict[str, TransformersAdapter]:
         return {}
 
     def _text(self, tokens: Tensor) -> dict[str, Any]:
-        return {"decoder_input_ids": tokens, **self._source(len(tokens))}
+        return {"decoder_input_ids": tokens, **self._beside(tokens)}
+
+    def _beside(self, tokens: Tensor) -> dict[str, Any]:
+        return self._source(len(tokens))
 
     def _source(self, rows: int, left: bool | None = None) -> dict[str, Any]:
         """What stands in for the encoder's output, and its mask."""
@@ -77,7 +80,7 @@ class Decoder(TransformersAdapter):
             own = slice(3, None) if left else slice(SOURCE)
             states[:, own] = torch.randn(1, SOURCE, self.width, generator=torch.Generator().manual_seed(1))
             mask[:, (slice(3) if left else slice(SOURCE, None))] = 0
-        states = states.to(like.device, like.dtype).expand(rows, -1, -1)
+        states = states.to(like.device, like.dtype).repeat(rows, 1, 1)
         given: dict[str, Any] = {"encoder_outputs": _states(states)}
         if "attention_mask" in self.names:
             given["attention_mask"] = mask
@@ -94,8 +97,7 @@ class Encoder(TransformersAdapter):
     """
 
     def __init__(self, model: Any) -> None:
-        super().__init__(model.get_encoder())
-        self.module = model
+        super().__init__(model.get_encoder(), model)
         self.vocabulary = _vocabulary(model, model.config.get_text_config(encoder=True))
         self.causal, self.causal_why = False, "it is the encoder of an encoder-decoder"
         self.recurrent = self.packs = False
@@ -121,8 +123,7 @@ def _states(states: Tensor) -> Any:
 def halves(model: Any) -> tuple[dict[str, TransformersAdapter], str]:
     """The halves that can be asked, by name, the decoder under "", and why the encoder is not among them."""
     made: dict[str, TransformersAdapter] = {"": Decoder(model)}
-    encoder = model.get_encoder()
-    takes = getattr(encoder, "main_input_name", "input_ids")
+    takes = getattr(model.get_encoder(), "main_input_name", "input_ids")
     if takes != "input_ids":
         return made, f"The encoder takes {takes} and no tokens, so the decoder alone is asked."
     return made | {"encoder": Encoder(model)}, ""

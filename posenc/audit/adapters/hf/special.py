@@ -33,14 +33,13 @@ SPECIAL = {
         "has no rotary parameters by default",
         default={"rope_parameters": {"full_attention": _SECTIONS, "sliding_attention": _SECTIONS}},
     ),
-    "esm": Special("leaves its vocabulary open", {"vocab_size": 99}, default={"vocab_size": 99}),
+    "led": Special("has a window for each layer", {"attention_window": 8}),
+    "longformer": Special("has a window for each layer", {"attention_window": 8}),
+    "esm": Special("leaves its tokens open", {"vocab_size": 99, "pad_token_id": 0, "mask_token_id": 98}),
     "layoutlmv3": Special("puts its width together from those of boxes", {"coordinate_size": 12, "shape_size": 8}),
     "lilt": Special("has boxes of six coordinates, which share its width", {"hidden_size": 96}),
     "distilbert": Special("calls its width dim", {"dim": 64, "hidden_dim": 96}),
-    "moonshine_streaming": Special(
-        "does not name its heads of keys as other classes do",
-        {"decoder_num_key_value_heads": 4, "decoder_num_attention_heads": 4},
-    ),
+    "moonshine_streaming": Special("reads heads of keys from a field that it lacks", {"num_key_value_heads": 4}),
     "dbrx": Special(
         "cannot be made by default: rope_theta of the attention has no value",
         {"attn_config": {"kv_n_heads": 2}},
@@ -119,7 +118,9 @@ TWO_WAY = {
 # What padding does to a text that no mask undoes
 PADS = {
     "convbert": "a convolution reaches from padding into the text",
+    "reformer": "the first chunk of a two-way row looks at the last one, where padding takes the place of the text",
     "funnel": "tokens are pooled in pairs, which are counted from the first row, with padding among them",
+    "mobilebert": "the embedding of a token has those of its neighbours in it, padding among them",
     "nystromformer": "landmarks are means over parts of the row, with padding among them",
 }
 
