@@ -233,11 +233,11 @@ def _report(
             probe.reference = (
                 _with_weights(should.reference, probe) if source.drawn else _as_it_is(should.reference, probe)
             )
-            if source.drawn and _unequal(source, should.reference):
+            if source.drawn and _reordered(source, should.reference):
                 probe.originals = _originals(source, should.reference, options)
                 notes.append(
-                    "Weights of the same names differ between model and reference: both are compared with the same new "
-                    "weights, and with those that they have."
+                    "Weights of the same names hold the same numbers in another order, as after a conversion: the "
+                    "reference and the model are compared with the weights that they have."
                 )
     scheme = should.scheme or getattr(probe.adapter, "scheme", None)
     measures = Measures(probe, expects=scheme, reach=should.reach, causal=should.causal)
@@ -512,13 +512,14 @@ def _as_it_is(reference: Source, probe: Probe) -> Adapter:
     return adapter
 
 
-def _unequal(source: Source, reference: Source) -> bool:
-    """Whether weights of the same names have other values, as after a conversion."""
+def _reordered(source: Source, reference: Source) -> bool:
+    """Whether weights of the same names have the same values, and some in another order, as after a conversion."""
     assert source.module is not None and reference.module is not None
     ours = dict(source.module.named_parameters())
-    return not all(
-        torch.equal(p.detach().cpu(), ours[name].detach().cpu()) for name, p in reference.module.named_parameters()
-    )
+    pairs = [(p.detach().cpu(), ours[name].detach().cpu()) for name, p in reference.module.named_parameters()]
+    if all(torch.equal(a, b) for a, b in pairs):
+        return False
+    return all(torch.equal(a.flatten().sort().values, b.flatten().sort().values) for a, b in pairs)
 
 
 def _originals(source: Source, reference: Source, options: Mapping[str, Any]) -> tuple[Adapter, Adapter] | None:

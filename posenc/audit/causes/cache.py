@@ -104,7 +104,7 @@ def _step(measured: Measurement, m: Measures) -> Judgement:
                 "when a count of the past is read and when it moves on: before queries and keys are turned, and not in "
                 "place between the two",
             )
-        if first > 4 and places == [at, at]:
+        if first > 4:
             return Judgement(
                 FAILS,
                 f"Logits match up to token {first}, within the prompt, and differ from there on as soon as a cache is "

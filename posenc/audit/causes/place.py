@@ -131,6 +131,13 @@ def _embeds(measured: Measurement, m: Measures) -> Judgement:
             "After padding, embeddings get other logits than tokens do: without tokens, nothing tells which of them are "
             "padding, so give positions as well.",
         )
+    if m.ok("embeds_at"):
+        mine, theirs = (m["embeds_at"].details[name] for name in ("tokens", "embeddings"))
+        return Judgement(
+            FAILS,
+            f"Embeddings are counted from {theirs}, and tokens from {mine} (embeds_at).",
+            "where positions are made when there are no tokens: from the number that tokens are counted from",
+        )
     return Judgement(
         FAILS,
         "Embeddings from the model's own table get other logits than their tokens.",

@@ -13,17 +13,23 @@ def _reference(measured: Measurement, m: Measures) -> Judgement:
     if m.ok(measured.name):
         if "own" in measured.details:
             return Judgement(
-                PASS, "With the weights that each has they agree, and not with the same ones, as after a conversion."
+                PASS, "With the weights that each has they agree: the same numbers, in the order that each needs."
             )
         return Judgement(PASS)
-    if m.ok("reference_at"):
+    if m.ok("reference_at") and "own" not in measured.details:
         change = m["reference_at"].details["change"]
+        if change in ("negative", "counted from the end"):
+            return Judgement(
+                FAILS,
+                "The reference gives the same logits when its distances have the other sign (reference_at).",
+                "the sign of distances, such as query minus key, or of a sine",
+            )
         return Judgement(
             FAILS,
             f"The reference gives the same logits when its positions are {change} (reference_at).",
             "where positions are made and multiplied by frequencies",
         )
-    if measured.details.get("default", 1.0) <= m.tolerance:
+    if measured.details.get("default", 1.0) <= m.tolerance and "own" not in measured.details:
         return Judgement(
             FAILS, "Both models agree by default, but not with explicit positions.", "how explicit positions are used"
         )

@@ -82,6 +82,19 @@ def embeds(p: Probe) -> Outcome:
     return Outcome(max(sizes.values()), details=sizes)
 
 
+@check("the number from which embeddings are counted", partner=True)
+def embeds_at(p: Probe) -> Outcome:
+    out = _of_embeddings(p, p.able("logits_of_embeddings", "takes no embeddings in place of tokens"), p.x)
+    sizes = {}
+    for first in (0, 1, 2, 3):
+        try:
+            sizes[first] = p.off(out, p.logits(p.x, p.pos - p.first + first))
+        except ENDS:
+            continue
+    best = min(sizes, key=lambda first: sizes[first], default=p.first)
+    return Outcome(sizes.get(best), details={"tokens": p.first, "embeddings": best})
+
+
 def _of_embeddings(p: Probe, given: Callable[..., Any], tokens: Tensor, mask: Tensor | None = None) -> Tensor:
     p.in_time()
     return logits_of(given(tokens, None, mask))

@@ -22,16 +22,15 @@ def reference(p: Probe) -> Outcome:
     """With default positions, and with positions that are given, where both models take them."""
     other = _reference(p)
     p.in_time()
+    if p.originals is not None:
+        mine, other = p.originals
+        return Outcome(p.off(_theirs(mine, p.x), _theirs(other, p.x)), details={"own": True})
     sizes = {"default": p.off(p.logits(p.x), _theirs(other, p.x))}
     if p.adapter.takes_positions and other.takes_positions:
         with contextlib.suppress(
             *ENDS, TypeError
         ):  # what gets no positions without a cache, say: defaults are compared
             sizes["positions"] = p.off(p.logits(p.x, p.pos + 5), _theirs(other, p.x, p.pos + 5))
-    if max(sizes.values()) > p.tolerance and p.originals is not None:
-        mine, other = p.originals
-        own = p.off(_theirs(mine, p.x), _theirs(other, p.x))
-        return Outcome(min(own, max(sizes.values())), details=sizes | {"own": own})
     return Outcome(max(sizes.values()), details=sizes)
 
 
@@ -74,7 +73,10 @@ def reference_told(p: Probe) -> Outcome:
     for each in found.differences[:3]:
         many = f" in layer{'s' * (len(each.layers) > 1)} {', '.join(map(str, each.layers[:6]))}" if each.layers else ""
         of = f" of {each.of}" if each.of else ""
-        said.append(f"{each.kind}{of}{many}: {each.candidate} in place of {each.reference}")
+        if each.kind == "other":
+            said.append(f"something that is not positional: {each.candidate}")
+        else:
+            said.append(f"{each.kind}{of}{many}: {each.candidate} in place of {each.reference}")
     told = "; ".join(said)
     return Outcome(found.off, details={"told": told[0].upper() + told[1:], "look": found.differences[0].look})
 
