@@ -151,7 +151,16 @@ def _map(after: Tensor, start: Tensor | None, positions: Tensor) -> Map:
     other = map_of(own, _vectors(after), positions)
     if found.found and other.found and other.found.residual > 0.3 * found.found.residual:
         return found  # rounding, and not another state
-    return found if other.problem or (not permuted and found.mixed) else replace(other, own=True, permuted=permuted)
+    if other.problem or (not permuted and found.mixed):
+        return found
+    return replace(other, own=True, permuted=permuted, order=_order(before[:, 0], own[:, 0]) if permuted else ())
+
+
+def _order(before: Tensor, after: Tensor) -> tuple[int, ...]:
+    """Which channel before each channel is, (M, d) both; nothing where that is not one order for all."""
+    apart = (after[:, :, None] - before[:, None]).abs().amax(0)
+    size, order = apart.min(1)
+    return tuple(order.tolist()) if float(size.max()) < 1e-4 * float(before.abs().max()) else ()
 
 
 def _vectors(x: Tensor) -> Tensor:
