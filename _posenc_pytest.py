@@ -25,7 +25,7 @@ def posenc_audit() -> Callable[..., Any]:
         Args:
             model: as for `posenc.audit.audit`.
             require: names of tests that must apply and pass; the others must not fail.
-            options: as for `posenc.audit.audit`: only, more, reference, configuration, …
+            options: as for `posenc.audit.audit`: only, more, reference, configuration, causal, …
 
         Returns:
             The report.

@@ -18,6 +18,7 @@ from posenc.audit.adapters.called import adapt, in_halves, of_transformers
 from posenc.audit.adapters.copies import Uncopied, copied, module_of
 from posenc.audit.adapters.protocol import TURN, Adapter, Unfit, endings
 from posenc.audit.causes import comparable, judge
+from posenc.audit.causes.sight import encoder
 from posenc.audit.checks import CHECKS, measure
 from posenc.audit.checks.schedule import Layered, layers_of
 from posenc.audit.config import Reading, read_config
@@ -213,15 +214,16 @@ def _report(
     probe = _probe(source, notes, **options)
     if source.drawn:
         probe = _livelier(probe, notes, **options)
-    one_sided = should.reach is not None or any(layer.back not in (-1, None) for layer in should.layers)
-    if one_sided and not should.both_sides and _two_way(probe.adapter, should.causal):
-        should = replace(should, reach=None, layers=tuple(replace(each, back=-1, ahead=-1) for each in should.layers))
     probe.angles, probe.layers = should.angles, should.layers
     if should.reference is not None:
         with quiet(io.StringIO()):
             probe.reference = _with_weights(should.reference, probe)
     scheme = should.scheme or getattr(probe.adapter, "scheme", None)
     measures = Measures(probe, expects=scheme, reach=should.reach, causal=should.causal)
+    if any(layer.back not in (-1, None) for layer in should.layers) and not should.both_sides and encoder(measures):
+        # Windows that were read as those of a causal model are other windows
+        measures.reach = None
+        probe.layers = tuple(replace(each, back=-1, ahead=-1) for each in should.layers)
     findings: list[Finding] = []
     for n, name in enumerate(names):
         if progress is not None:
@@ -249,11 +251,6 @@ def _report(
         "torch": torch.__version__,
     }
     return Report(tuple(findings), facts, tuple(notes))
-
-
-def _two_way(adapter: Adapter, causal: bool | None) -> bool:
-    """Whether a model is no causal one: then windows that are read as those of a causal one are other windows."""
-    return not (getattr(adapter, "causal", None) if causal is None else causal)
 
 
 @dataclass(frozen=True)
