@@ -31,7 +31,7 @@ def posenc_audit() -> Callable[..., Any]:
             require: names of tests that must apply and pass; the others must not fail.
             baseline: a file of known failures, as `report.to_baseline(path)` writes it: what it names may fail, and
                 is named in a warning once it fails no more.
-            options: as for `posenc.audit.audit`: only, more, reference, configuration, …
+            options: as for `posenc.audit.audit`: only, more, reference, configuration, causal, …
 
         Returns:
             The report.

@@ -88,7 +88,7 @@ class Packed(Llama):
 
 
 class TwoWay(nn.Module):
-    """An encoder with rotations, a window on both sides in some layers, and a path of its own where nothing is padded."""
+    """An encoder with rotations, windows on both sides in some layers, and a path of its own without padding."""
 
     def __init__(self, windows: tuple[int, ...] = (0, 0), falls_back: bool = False, masks: bool = True) -> None:
         super().__init__()
@@ -433,10 +433,12 @@ CASES = {
         lambda: CountsRows(False), lambda: CountsRows(True), "left_pad", "although its mask is given",
     ),
     "packed in one row alone": Case(
-        lambda: Packed(False), lambda: Packed(True), "packed_ids", "beside a row whose second document begins elsewhere",
+        lambda: Packed(False), lambda: Packed(True), "packed_ids",
+        "beside a row whose second document begins elsewhere",
     ),
     "a chunk longer than the window": Case(
-        lambda: Ring(10, False), lambda: Ring(10, True), "chunks", "Chunks of up to 8 tokens pass, and chunks of 12 do not",
+        lambda: Ring(10, False), lambda: Ring(10, True), "chunks",
+        "Chunks of up to 8 tokens pass, and chunks of 12 do not",
     ),
     "moved twice, turned once": Case(
         lambda: Evicts(False), lambda: Evicts(True), "step", "Logits match up to token 12",
@@ -460,7 +462,8 @@ CASES = {
         {"configuration": PARTLY},
     ),
     "a fast path without the window": Case(
-        lambda: TwoWay((0, 0, 0)), lambda: TwoWay((0, 4, 4)), "schedule", "Layers 1, 2 see 23 tokens back, and should see 4",
+        lambda: TwoWay((0, 0, 0)), lambda: TwoWay((0, 4, 4)), "schedule",
+        "Layers 1, 2 see 23 tokens back, and should see 4",
         {"configuration": MODERN},
     ),
     "a fast path without the mask": Case(
@@ -475,7 +478,8 @@ CASES = {
         {"configuration": PLAIN},
     ),
     "rates that nobody filled": Case(
-        lambda: Stored(torch.tensor([7e-18, 0.31, 7e-5, 2.2, 0.0, 1.0, 3e-9, 0.5])), lambda: Stored(geometric(16)), "angles",
+        lambda: Stored(torch.tensor([7e-18, 0.31, 7e-5, 2.2, 0.0, 1.0, 3e-9, 0.5])), lambda: Stored(geometric(16)),
+        "angles",
         "no falling series: 7e-18, 0.31, 7e-05, 2.2", {"configuration": PLAIN},
     ),
     "the count moves on in place": Case(
@@ -495,11 +499,13 @@ CASES = {
     ),
     "local layers are scaled too": Case(
         lambda: Kinds(8.0, 8.0), lambda: Kinds(1.0, 8.0), "angles",
-        "In layers 0, 1, 2, 3, 4 all angles are 0.125 times what they should be: a scaling by 8", {"configuration": GEMMA},
+        "In layers 0, 1, 2, 3, 4 all angles are 0.125 times what they should be: a scaling by 8",
+        {"configuration": GEMMA},
     ),
     "nobody is scaled": Case(
         lambda: Kinds(1.0, 1.0), lambda: Kinds(1.0, 8.0), "angles",
-        "In layer 5 all angles are 8 times what they should be: the factor of the linear scaling", {"configuration": GEMMA},
+        "In layer 5 all angles are 8 times what they should be: the factor of the linear scaling",
+        {"configuration": GEMMA},
     ),
     "the other kind is scaled": Case(
         lambda: Kinds(8.0, 1.0), lambda: Kinds(1.0, 8.0), "angles", "Of sliding_attention layers: all angles are 0.125",
@@ -509,7 +515,8 @@ CASES = {
         lambda: Early(True), lambda: Early(False), "step", "gets position 11 instead of 10 (step_place): one too many",
     ),
     "one position too early, and none can be given": Case(
-        lambda: EarlyByItself(True), lambda: EarlyByItself(False), "step", "lies at position 11: one too many (cached_look)",
+        lambda: EarlyByItself(True), lambda: EarlyByItself(False), "step",
+        "lies at position 11: one too many (cached_look)",
     ),
     "embeddings from another number": Case(
         lambda: Embedded(1), lambda: Embedded(2), "embeds", "Embeddings are counted from 1, and tokens from 2",

@@ -18,7 +18,7 @@ from posenc.audit.adapters.called import adapt, in_halves, of_transformers
 from posenc.audit.adapters.copies import Uncopied, copied, module_of
 from posenc.audit.adapters.protocol import TURN, Adapter, Unfit, endings
 from posenc.audit.causes import comparable, judge
-from posenc.audit.causes.sight import UNSEEN
+from posenc.audit.causes.sight import UNSEEN, encoder
 from posenc.audit.checks import CHECKS, measure
 from posenc.audit.checks.schedule import Layered, layers_of
 from posenc.audit.config import Reading, read_config
@@ -223,9 +223,6 @@ def _report(
     probe = _probe(source, notes, **options)
     if source.drawn:
         probe = _livelier(probe, notes, **options)
-    one_sided = should.reach is not None or any(layer.back not in (-1, None) for layer in should.layers)
-    if one_sided and not should.both_sides and _two_way(probe.adapter, should.causal):
-        should = replace(should, reach=None, layers=tuple(replace(each, back=-1, ahead=-1) for each in should.layers))
     probe.angles, probe.layers, probe.rotations = should.angles, should.layers, should.rotations
     probe.reading = should.reading
     if should.reference is not None:
@@ -241,6 +238,10 @@ def _report(
                 )
     scheme = should.scheme or getattr(probe.adapter, "scheme", None)
     measures = Measures(probe, expects=scheme, reach=should.reach, causal=should.causal)
+    if any(layer.back not in (-1, None) for layer in should.layers) and not should.both_sides and encoder(measures):
+        # Windows that were read as those of a causal model are other windows
+        measures.reach = None
+        probe.layers = tuple(replace(each, back=-1, ahead=-1) for each in should.layers)
     findings: list[Finding] = []
     for n, name in enumerate(names):
         if progress is not None:
@@ -276,11 +277,6 @@ def _shown(finding: Finding, m: Measures, drawn: bool) -> Finding:
         return finding
     places = m[finding.name].places
     return replace(finding, places=places, reproduction=reproduction(finding.name, m.probe, drawn) if places else "")
-
-
-def _two_way(adapter: Adapter, causal: bool | None) -> bool:
-    """Whether a model is no causal one: then windows that are read as those of a causal one are other windows."""
-    return not (getattr(adapter, "causal", None) if causal is None else causal)
 
 
 @dataclass(frozen=True)

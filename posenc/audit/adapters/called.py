@@ -108,7 +108,7 @@ class Called:
         return ask(self.model, tokens, **given)
 
     def _own_generate(self, tokens: Tensor, forced: Tensor | None = None, *, new: int = 8, **how: Any) -> Any:
-        """What the model's own loop writes, the likeliest token each time; it gives no logits, and nothing is forced."""
+        """What the model's own loop writes, the likeliest token each time; it gives no logits, and takes no tokens."""
         if any(how[name] for name in ("static", "lookup", "past") if name in how) or how.get("beams", 1) > 1:
             raise Refused("its own generate has no such mode here")
         if how.get("mask") is not None or how.get("use_cache") is False:

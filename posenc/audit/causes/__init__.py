@@ -23,7 +23,7 @@ def judge(name: str, m: Measures) -> Finding:
     question = CHECKS[name].question
     if name != "again" and not comparable(m):
         return Finding(name, question, NONE, None, f"{_incomparable(m['again'])}, so nothing can be compared.")
-    if CHECKS[name].part in ("cache", "generation") and encoder(m):
+    if CHECKS[name].part in ("cache", "generation") and not getattr(m.probe.adapter, "keeps", False) and encoder(m):
         return Finding(name, question, NONE, None, "An encoder: tokens see later ones, so there is nothing to keep.")
     measured = m[name]
     judgement = _general(measured, m) or (JUDGES[name](measured, m) if name in JUDGES else _plain(measured, m))

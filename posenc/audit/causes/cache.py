@@ -212,8 +212,8 @@ def _chunks(measured: Measurement, m: Measures) -> Judgement:
             FAILS,
             f"Chunks of up to {sizes['good']} tokens pass, and chunks of {sizes['bad']} do not (chunk_sizes)"
             + (f"; the window has {m.probe.window} tokens." if m.probe.layers and m.probe.window else "."),
-            "rows of a ring that a chunk overwrites before its own first tokens have read them, and the mask of several "
-            "queries where a window has begun to drop keys",
+            "rows of a ring that a chunk overwrites before its own first tokens have read them, and the mask of "
+            "several queries where a window has begun to drop keys",
         )
     return Judgement(
         FAILS,

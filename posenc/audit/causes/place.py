@@ -89,7 +89,8 @@ def _escaped(m: Measures) -> Judgement | None:
     return Judgement(
         FAILS,
         f"In float32 logits change under a shift, by {number(single.details['near'])} at 1 and {number(single.off)} at "
-        "1000 (shift_single), and in float64 they do not: something casts to 16 bits, such as autocast, and rounds angles.",
+        "1000 (shift_single), and in float64 they do not: something casts to 16 bits, such as autocast, and rounds "
+        "angles.",
         "positions times frequencies: in float32, with autocast switched off around them",
         single.off,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -14,8 +15,8 @@ from posenc.audit.identification.scalings import Scaling, explained
 SAME = 1e-3  # ratios that are closer than this are one
 
 FILLED = (
-    "how the frequencies are made, and buffers that no checkpoint holds (persistent=False): they are filled anew when a "
-    "model is loaded"
+    "how the frequencies are made, and buffers that no checkpoint holds (persistent=False): they are filled anew when "
+    "a model is loaded"
 )
 
 
@@ -34,7 +35,7 @@ def of_rates(raw: Sequence[float], wanted: Sequence[float], rotation: Any = None
     rates, want = sorted(raw, reverse=True), sorted(wanted, reverse=True)
     if max(map(abs, rates), default=0.0) < 1e-15:
         return Judgement(FAILS, "Nothing turns: all angles are 0.", FILLED)
-    if any(b >= a for a, b in zip(raw, raw[1:], strict=False)):
+    if any(b >= a for a, b in itertools.pairwise(raw)):
         some = ", ".join(f"{each:.2g}" for each in raw[:4]) + (", …" if len(raw) > 4 else "")
         return Judgement(FAILS, f"The frequencies are no falling series: {some}. Was a buffer never filled?", FILLED)
     if len(rates) != len(want):

@@ -9,6 +9,9 @@ from posenc.audit.probe import Measurement
 UNSEEN = 1e-9  # below it, a change of logits in float64 is rounding
 
 
+FOR_ENCODERS = "A question for encoders: a causal model sees no later token."
+
+
 def encoder(m: Measures) -> bool:
     """Whether tokens look both ways, and nothing says that they should not.
 
@@ -141,6 +144,21 @@ def _order(measured: Measurement, m: Measures) -> Judgement:
     )
 
 
+@judges("order_ahead")
+def _order_ahead(measured: Measurement, m: Measures) -> Judgement:
+    if not encoder(m):
+        return Judgement(NONE, FOR_ENCODERS)
+    if m.bad(measured.name):
+        return Judgement(PASS)
+    if m.bad("order"):
+        return Judgement(
+            FAILS,
+            "The order of earlier tokens is seen (order), and that of later ones is not.",
+            "the sign of distances: a bias, or its buckets, that are made for the past alone (bidirectional)",
+        )
+    return Judgement(PROPERTY, "The first logits hardly depend on the order of the tokens after them.")
+
+
 @judges("reach")
 def _reach(measured: Measurement, m: Measures) -> Judgement:
     far, room = measured.details["far"], measured.details["room"]
@@ -165,7 +183,7 @@ def _reach(measured: Measurement, m: Measures) -> Judgement:
 @judges("reach_ahead")
 def _reach_ahead(measured: Measurement, m: Measures) -> Judgement:
     if not encoder(m):
-        return Judgement(NONE, "It is a question for encoders; `future` asks a causal model.")
+        return Judgement(NONE, FOR_ENCODERS)
     ahead, back, room = measured.details["far"], m["reach"].details.get("far"), measured.details["room"]
     if back is None or ahead < 0:
         return Judgement(PROPERTY, "The last token changes no logits.")

@@ -217,7 +217,8 @@ def cached_look(p: Probe) -> Outcome:
     both = mine.isfinite() & rows.isfinite()
     apart = float((mine - rows)[both].abs().max() / rows[both].abs().max().clamp(min=1e-9)) if bool(both.any()) else 0.0
     return Outcome(None, details={
-        **places, "right": right, "hidden": [at for at, (a, b) in enumerate(zip(hidden, wanted, strict=True)) if a and not b],
-        "shown": [at for at, (a, b) in enumerate(zip(hidden, wanted, strict=True)) if b and not a],
+        **places, "right": right,
+        "hidden": [at for at in range(right + 1) if hidden[at] and not wanted[at]],
+        "shown": [at for at in range(right + 1) if wanted[at] and not hidden[at]],
         "scores": apart < p.tolerance,
     })  # fmt: skip

@@ -46,6 +46,8 @@ def layers_of(reading: Reading) -> tuple[Layered, ...]:
     """What a configuration says of the layers that attend; nothing where it leaves one of them open."""
     out = []
     frequencies = reading.at(24).frequencies
+    both = any(layer.both_sides for layer in reading.layers)
+    mixed = any(layer.window for layer in reading.layers)  # where no window is read, a class may have one all the same
     for layer in reading.layers:
         if layer.kind in ("linear", "mlp"):
             continue
@@ -53,8 +55,8 @@ def layers_of(reading: Reading) -> tuple[Layered, ...]:
             return ()
         rates = tuple(frequencies.get(layer.rotation, ())) if layer.rotation is not None else ()
         turns = layer.rotation is not None if reading.rotations else None
-        back = layer.back if layer.kind in ("full", "sliding") else -1
-        out.append(Layered(layer.kind, turns, rates, back, back if layer.both_sides else -1))
+        back = layer.back if layer.kind == "sliding" or (layer.kind == "full" and mixed) else -1
+        out.append(Layered(layer.kind, turns, rates, back, back if both else -1))
     return tuple(out)
 
 
@@ -99,11 +101,14 @@ def _turn(seen: Seen) -> tuple[bool, tuple[float, ...]]:
 
 
 def _window(scores: Tensor) -> tuple[int, int]:
-    """How far back and ahead the farthest key lies that some query sees."""
-    see = (scores > -math.inf).any(0).any(0)
+    """How far back and ahead queries see; -1 for both where they see no band of keys, but some that were selected."""
+    see = (scores > -math.inf).any(0).any(0).cpu()
     where = torch.arange(len(see))
-    far = (where[:, None] - where[None]).to(see.device)[see]
-    return (int(far.max()), int(-far.min())) if len(far) else (-1, -1)
+    apart = where[:, None] - where[None]
+    if not bool(see.any()):
+        return -1, -1
+    back, ahead = int(apart[see].max()), int(-apart[see].min())
+    return (back, ahead) if bool((see == ((apart <= back) & (apart >= -ahead))).all()) else (-1, -1)
 
 
 def _unlike(want: Layered, got: Layered, n: int) -> list[str]:
@@ -115,10 +120,8 @@ def _unlike(want: Layered, got: Layered, n: int) -> list[str]:
         out.append("rates")
     for name in ("back", "ahead"):
         wanted, there = getattr(want, name), getattr(got, name)
-        if wanted == -1 or there is None or (name == "ahead" and want.back is None):
-            continue
         far = n - 1 if wanted is None else min(wanted, n - 1)
-        if (name == "back" and wanted is None and there < far) or (wanted is not None and there != far):
+        if -1 not in (wanted, there) and there != far:
             out.append(name)
     return out
 

@@ -71,6 +71,17 @@ def reach_near(p: Probe) -> float:
     return p.off(p.logits(changed)[:, -1], p.full[:, -1])
 
 
+@check("two later tokens change places: do the first logits change?")
+def order_ahead(p: Probe) -> float:
+    p.other(p.x)
+    sizes = []
+    for a, b in ((5 * p.n // 8, 7 * p.n // 8), (2, 3)):
+        swapped = p.x.clone()
+        swapped[:, [a, b]] = swapped[:, [b, a]]
+        sizes.append(p.off(p.logits(swapped)[:, 0], p.full[:, 0]))
+    return max(sizes)
+
+
 @check("how many later tokens does the first one affect?")
 def reach(p: Probe) -> Outcome:
     moved = _moved(p, 0)

@@ -85,6 +85,8 @@ class TransformersAdapter:
         self.takes_mask = "attention_mask" in names and model_type not in IGNORES_MASK
         self.vocabulary = _vocabulary(self.module, config)
         self.causal, self.causal_why = says_causal(self.module)
+        self.keeps = model_type in TWO_WAY
+        """Whether it generates with a cache, although tokens see later ones."""
         kinds = " ".join(map(str, getattr(config, "layer_types", None) or ()))
         self.recurrent = bool(getattr(model, "_is_stateful", False)) or any(word in kinds for word in RECURRENT)
         rotary = any("Rotary" in type(each).__name__ for each in model.modules())

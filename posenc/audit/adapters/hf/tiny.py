@@ -591,6 +591,8 @@ def _built(subject: _Subject, shape: Shape, seed: int) -> tuple[nn.Module, int]:
     keywords = merged(keywords, subject.special.small)
     config = configuration(subject.cls, {name: value for name, value in keywords.items() if name not in UNTRUSTED})
     cls = model_class(config, subject.architecture)
+    if cls.config_class is config.sub_configs.get("text_config"):
+        config = config.get_text_config()
     with torch.device("meta"):
         count = sum(parameter.numel() for parameter in cls._from_config(config).parameters())
     if count > LARGEST:
@@ -599,7 +601,7 @@ def _built(subject: _Subject, shape: Shape, seed: int) -> tuple[nn.Module, int]:
         torch.manual_seed(seed)
         model = cls._from_config(config).eval()
     with torch.no_grad():
-        logits = adapt(model).logits(torch.arange(10, 10 + TOKENS)[None] % VOCABULARY)
+        logits = adapt(model).logits_by_default(torch.arange(10, 10 + TOKENS)[None] % VOCABULARY)  # type: ignore[attr-defined]
     if logits.shape[:2] != (1, TOKENS):
         raise ValueError(f"{TOKENS} tokens give logits of the shape {tuple(logits.shape)}")
     return model, count
