@@ -114,17 +114,17 @@ def reproduction(name: str, p: Probe, drawn: bool = True) -> str:
 
 def _names(adapter: Any) -> dict[str, str] | None:
     """By which names the model takes what it takes; None where an adapter of somebody's stands between."""
-    if hasattr(adapter, "position_name"):  # Called
+    if hasattr(adapter, "state_name"):  # Called
         own = getattr(adapter.step, "__name__", "") == "_own_step" if adapter.step else False
         return {
             "positions": adapter.position_name or "", "mask": adapter.mask_name or "",
             "step": "own" if own else "state" if adapter.step else "", "state": adapter.state_name or "",
             "cache": ", use_cache=True" if adapter.use_cache else "",
         }  # fmt: skip
-    if hasattr(adapter, "says_use_cache"):  # of transformers
+    if hasattr(adapter, "says_use_cache") and adapter.position_name == "position_ids":  # of transformers
         return {
-            "positions": "position_ids" if adapter.takes_positions else "",
-            "mask": "attention_mask" if adapter.takes_mask else "",
+            "positions": adapter.position_name if adapter.takes_positions else "",
+            "mask": adapter.mask_name if adapter.takes_mask else "",
             "step": "state", "state": "past_key_values", "cache": ", use_cache=True",
         }  # fmt: skip
     return None

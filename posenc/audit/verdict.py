@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from posenc.configs.printable import printable
 
-IDLE = ("An encoder:", "It is a question for")
+IDLE = ("An encoder:", "A question for encoders", "Has no source beside its text")
 """How the cause of a test begins that does not concern a model."""
 
 

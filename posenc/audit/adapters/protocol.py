@@ -49,7 +49,7 @@ class Adapter(Protocol):
     - `part`: the module that embeds the tokens, where `module` has a second table for others.
     - `causal`, `recurrent`, `packs`: True or False where it is known that tokens do not see ahead, that a state passes
       through padding too, and that documents are separated by positions that restart. `causal_why` says in words who
-      says so, and `pads` what padding does to a text that no mask undoes.
+      says so, `pads` what padding does to a text that no mask undoes, and `pads_right` that padding belongs after it.
     - `scheme`: "relative", "absolute" or "none". `scales`: in words, what scores depend on besides distances, such as
       "a temperature that grows with the position".
 

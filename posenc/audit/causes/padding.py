@@ -97,8 +97,7 @@ def _left_pad(measured: Measurement, m: Measures) -> Judgement:
 
 def _uncounted(m: Measures) -> Judgement:
     """Positions count padding, and nobody can give others."""
-    where = getattr(m.probe.adapter, "pads", None)
-    if where == "right" or (where is None and encoder(m)):
+    if getattr(m.probe.adapter, "pads_right", False) or encoder(m):
         return Judgement(
             PROPERTY, "Absolute positions count padding, and the model takes no others: padding belongs after a text."
         )

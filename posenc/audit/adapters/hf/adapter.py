@@ -99,6 +99,11 @@ class TransformersAdapter:
         """What padding does that no mask undoes."""
         self.cached_mask = model_type not in MASK_WITHOUT_CACHE
 
+    @property
+    def pads_right(self) -> bool:
+        """Whether padding belongs after a text, as transformers' pages say of classes with a table and no positions."""
+        return not self.takes_positions
+
     def logits(self, tokens: Tensor, positions: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
         return logits_of(self._call(tokens, positions, mask, use_cache=False))
 
