@@ -1,6 +1,6 @@
 """Positional mistakes from public bug reports, rebuilt in small: each is found with its cause, each remedy passes.
 
-The reports are named beside each class, by repository and number. None was known when the questions were written, but
+The reports are named beside each class or case, by repository and number. None was known when the questions were written, but
 for what they led to: packing in two rows, chunks longer than a window, the loop of a model's own, embeddings, casts.
 """
 
@@ -443,24 +443,29 @@ CASES = {
     "moved twice, turned once": Case(
         lambda: Evicts(False), lambda: Evicts(True), "step", "Logits match up to token 12",
     ),
+    # Megatron-LM#6305: an option that is not forwarded
     "the factor does not arrive": Case(
         lambda: llama3(8.0), lambda: llama3(32.0), "angles",
         "the slow ones are 4 times too fast: the factor of the scaling, 32 in the configuration, seems to be 8",
         {"configuration": LLAMA3},
     ),
+    # executorch#22043: a schedule that nobody reads
     "every layer turns": Case(
         lambda: Turning(layers=4), lambda: Turning(layers=4, turning=[1, 1, 1, 0]), "schedule",
         "Layer 3 rotates, and should not", {"configuration": NOPE},
     ),
+    # transformers#43756: the same list with the opposite meaning
     "the schedule is inverted": Case(
         lambda: Turning(layers=4, turning=[0, 0, 0, 1]), lambda: Turning(layers=4, turning=[1, 1, 1, 0]), "schedule",
         "the list is read the other way round", {"configuration": NOPE},
     ),
+    # pie#603: a kernel for partial rotation
     "exponents over the head": Case(
         lambda: Turning(geometric(8, width=16)), lambda: Turning(geometric(8)), "angles",
         "Exponents are taken over 16 channels (the width of the head), and not over the 8 that rotate",
         {"configuration": PARTLY},
     ),
+    # semantic-router#3406: a fast path that gets neither the window nor the mask
     "a fast path without the window": Case(
         lambda: TwoWay((0, 0, 0)), lambda: TwoWay((0, 4, 4)), "schedule",
         "Layers 1, 2 see 23 tokens back, and should see 4",
@@ -469,6 +474,7 @@ CASES = {
     "a fast path without the mask": Case(
         lambda: TwoWay((0, 4, 4), masks=False), lambda: TwoWay((0, 4, 4)), "right_pad", "The mask has no effect",
     ),
+    # transformers#42820: a flag that decides where the mask is left out
     "causal where nothing is padded": Case(
         lambda: TwoWay(falls_back=True), TwoWay, "right_pad",
         "With padding in the batch tokens see later ones, and without it they do not",

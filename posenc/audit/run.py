@@ -71,8 +71,10 @@ def audit(
         only: Names of tests, with "encoder." before them for that half alone. Default: all. If the model's answers
             cannot be compared, `again` is reported as well.
         more: Whether to run tests that take longer or are rarely needed, too. Default: False.
-        reference: A model or function that should give the same logits, and gets the same weights if it has parameters
-            of the same names; or the angles by which pairs of channels should turn from one position to the next.
+        reference: A model or function that should give the same logits, and gets the same new weights if it has
+            parameters of the same names; or the angles by which pairs of channels should turn from one position to the
+            next. Both keep their own weights where no new ones are drawn, and after a conversion, whose weights are the
+            same numbers in another order.
         tokens: Length of the text, 8 or more. It is shorter where the model raises an error. Default: 24.
         seed: Seed of texts and weights. Default: 0.
         tolerance: Changes below it, over the root mean square of the logits, are rounding. Default: 1e-3.

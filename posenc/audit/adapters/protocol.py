@@ -38,7 +38,8 @@ class Adapter(Protocol):
     - `reorder(state, order) -> state` picks rows of the batch, as beam search does.
     - `crop(state, n) -> state` drops the last n tokens.
     - `generate(tokens, forced=None, **how) -> (sequences, logits of the new tokens)`; how: mask, use_cache, static,
-      beams, lookup, past.
+      beams, lookup, past. Without logits, None: then its tokens should be the likeliest of a pass. `adapt` makes one of
+      a module's own `generate(tokens, max_new_tokens)`.
     - `variants() -> {words: adapter}`: the same weights with one thing changed, such as "a window of 64". A test that
       fails is tried on each, and a variant that passes is named in the report.
     - `explained`, a dict: in words of `variants`, why a failure that passes with that variant is a property.
