@@ -1,7 +1,7 @@
 """Positional mistakes from public bug reports, rebuilt in small: each is found with its cause, each remedy passes.
 
-The reports are named beside each class or case, by repository and number. None was known when the questions were written, but
-for what they led to: packing in two rows, chunks longer than a window, the loop of a model's own, embeddings, casts.
+The reports are named beside each class or case, by repository and number. Some questions are there because of them:
+packing in two rows, chunks longer than a window, the loop of a model's own, embeddings, casts.
 """
 
 from __future__ import annotations

@@ -271,11 +271,13 @@ PLANTED: list[tuple[type[Decoder], str, str]] = [  # the mistake, the test that 
 ]
 
 
-#: Questions without a row here: some have their planted mistake below or in test_audit_hf.py, a new one has a row.
+#: Questions without a row here: some have their planted mistake below, in test_audit_hf.py or in
+#: test_audit_encoders.py; a new one has a row.
 ELSEWHERE = {
     "order", "reach", "constant", "arange", "right_pad", "step_ids", "chunks_ids", "resume", "generate",
     "generate_left", "generate_nocache", "static", "beams", "lookup", "generate_on", "packed_ids", "packed_default",
-    "reference", "angles", "reach_ahead", "order_ahead", "source_pad", "embeds", "bias", "schedule",
+    "reference", "angles",
+    "embeds", "reach_ahead", "order_ahead", "source_pad", "schedule", "bias",
 }  # fmt: skip
 
 

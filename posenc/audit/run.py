@@ -143,7 +143,8 @@ def _whole(
         }
         sources = {part: Source(each, vocabulary=vocabulary) for part, each in parts.items()}
     only = [only] if isinstance(only, str) else None if only is None else list(only)
-    names = {part: chosen(_of_part(only, part, parts), more, should[part]) for part in parts}
+    asked = {part: _of_part(only, part, parts) for part in parts}
+    names = {part: [] if only and not asked[part] else chosen(asked[part], more, should[part]) for part in parts}
     reports = {
         part: _report(sources[part], names[part], should[part], randomise, _within(progress, part, names), options)
         for part in parts

@@ -148,14 +148,16 @@ def _order(measured: Measurement, m: Measures) -> Judgement:
 def _order_ahead(measured: Measurement, m: Measures) -> Judgement:
     if not encoder(m):
         return Judgement(NONE, FOR_ENCODERS)
-    if m.bad(measured.name):
-        return Judgement(PASS)
-    if m.bad("order"):
+    blind = measured.details["blind"]
+    if blind or (m.bad("order") and not m.bad(measured.name)):
+        where = f" in layer{'s' if len(blind) > 1 else ''} {', '.join(map(str, blind))}" if blind else " (order)"
         return Judgement(
             FAILS,
-            "The order of earlier tokens is seen (order), and that of later ones is not.",
+            f"Earlier tokens are told apart by their distance{where}, and later ones are not.",
             "the sign of distances: a bias, or its buckets, that are made for the past alone (bidirectional)",
         )
+    if m.bad(measured.name):
+        return Judgement(PASS)
     return Judgement(PROPERTY, "The first logits hardly depend on the order of the tokens after them.")
 
 

@@ -72,14 +72,30 @@ def reach_near(p: Probe) -> float:
 
 
 @check("two later tokens change places: do the first logits change?")
-def order_ahead(p: Probe) -> float:
+def order_ahead(p: Probe) -> Outcome:
+    """Later tokens see one another's order themselves, so layers are looked into as well, where attention is in torch:
+    in a text of one token, do scores depend on how far a key lies back, and not on how far it lies ahead?
+    """
     p.other(p.x)
     sizes = []
     for a, b in ((5 * p.n // 8, 7 * p.n // 8), (2, 3)):
         swapped = p.x.clone()
         swapped[:, [a, b]] = swapped[:, [b, a]]
         sizes.append(p.off(p.logits(swapped)[:, 0], p.full[:, 0]))
-    return max(sizes)
+    with Attention(p.n) as look:
+        p.logits(torch.full_like(p.x, (p.low + p.adapter.vocabulary) // 2))
+    blind = [layer for layer, seen in enumerate(look.layers) if _blind_ahead(seen.scores)]
+    return Outcome(max(sizes), details={"blind": blind})
+
+
+def _blind_ahead(scores: Tensor) -> bool:
+    """Whether scores (B, H, L, L) of earlier keys differ by distance, and those of later ones do not."""
+    at = scores.shape[-1] // 2
+    past, later = (
+        float((each - each[..., :1]).nan_to_num(0.0, 0.0, 0.0).abs().max())
+        for each in (scores[..., at, :at], scores[..., at, at + 1 :])
+    )
+    return later < 1e-6 * past
 
 
 @check("how many later tokens does the first one affect?")

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import functools
 import io
 import json
 import logging
@@ -303,9 +304,11 @@ def encoders() -> dict[str, str]:
         from transformers.models.auto import modeling_auto as auto
 
         masked = {_first(name): kind for kind, name in auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES.items()}
-        return {name: kind for name, kind in (masked | BARE).items() if name not in encoder_decoders()}
+        others = encoder_decoders()
+        return {name: kind for name, kind in (masked | BARE).items() if name not in others}
 
 
+@functools.cache
 def encoder_decoders() -> dict[str, str]:
     """Encoder-decoders of texts and sounds in transformers: the model type by class."""
     with quiet():
