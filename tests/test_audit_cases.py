@@ -716,3 +716,39 @@ def test_a_model_of_some_lengths_alone_is_asked_at_those() -> None:
     report = audit(grid)
     assert not report.failures
     assert "takes texts of some lengths alone" in report["prefix"].cause.lower() or report["prefix"].verdict != "error"
+
+
+class Video(Turning):
+    """lattice#1101: text goes on after the largest coordinate of a video, and time is left out of them."""
+
+    frames, height, width = 6, 1, 2
+
+    def __init__(self, counts_time: bool) -> None:
+        super().__init__()
+        self.start = max(self.frames, self.height, self.width) if counts_time else max(self.height, self.width)
+        self.clip = nn.Parameter(torch.randn(1, self.frames * self.height * self.width, 64))
+
+    def enter(self, tokens: Tensor, pos: Tensor) -> Tensor:
+        return torch.cat((self.clip.expand(len(tokens), -1, -1), self.tokens(tokens)), 1)
+
+    def forward(self, tokens: Tensor) -> Tensor:  # type: ignore[override]
+        time = torch.arange(self.frames).repeat_interleave(self.height * self.width)
+        pos = torch.cat((time, self.start + torch.arange(tokens.shape[1])))[None].expand(len(tokens), -1)
+        n = pos.shape[1]
+        state: State = {"k": [None] * 2, "v": [None] * 2, "pos": None, "next": 0}
+        new: State = {"k": [], "v": []}
+        x = self.enter(tokens, pos)
+        for layer in range(2):
+            x = self.block(layer, x, pos, pos, self.see(n, n, None), state, new)
+        return self.leave(x)[:, -tokens.shape[1] :]
+
+
+def test_a_text_that_goes_on_at_another_place_behind_a_video_is_named_beside_a_reference() -> None:
+    torch.manual_seed(0)
+    right, wrong, same = Video(True), Video(False), Video(True)
+    for other in (wrong, same):
+        other.load_state_dict(right.state_dict())
+    found = compare(right, wrong)
+    assert found.kinds == ("offset",) and found.positional and not found.same
+    assert "4 positions nearer to the 12 rows that stand before it" in found.differences[0].candidate
+    assert compare(right, same).same

@@ -94,7 +94,7 @@ class Attention(TorchFunctionMode):
                 q, k, v, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
             )
         s = q.shape[-1] ** -0.5 if scale is None else scale
-        scores = s * (q @ _spread(k, q).mT)
+        scores = s * (q @ spread(k, q).mT)
         if is_causal:
             scores = scores.masked_fill(
                 torch.ones(self.n, self.keys, dtype=torch.bool, device=q.device).triu(1), -torch.inf
@@ -102,7 +102,7 @@ class Attention(TorchFunctionMode):
         if attn_mask is not None:
             scores = scores.masked_fill(~attn_mask, -torch.inf) if attn_mask.dtype == torch.bool else scores + attn_mask
         scores = self._step(q, k, scores.masked_fill(scores < -1e4, -torch.inf))
-        return torch.softmax(scores.nan_to_num(neginf=torch.finfo(scores.dtype).min), -1) @ _spread(v, q)
+        return torch.softmax(scores.nan_to_num(neginf=torch.finfo(scores.dtype).min), -1) @ spread(v, q)
 
     def _remember(self, name: str, args: Any, out: Tensor) -> None:
         tensors = [a for a in args if isinstance(a, Tensor)]
@@ -141,13 +141,33 @@ class Attention(TorchFunctionMode):
         return self.sharpen * scores if self.sharpen != 1 else scores
 
 
+class Squares(TorchFunctionMode):
+    """Looks how many rows attention has, where it is more than the tokens of a text: an image before it, say.
+
+    Args:
+        n: Length of the texts.
+    """
+
+    def __init__(self, n: int) -> None:
+        super().__init__()
+        self.n, self.size = n, 0
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = function(*args, **(kwargs or {}))
+        if getattr(function, "__name__", "") in SOFTMAXES and isinstance(out, Tensor) and out.ndim >= 3:
+            rows, columns = out.shape[-2:]
+            if rows == columns > self.n and not self.size:
+                self.size = rows
+        return out
+
+
 def words(low: int, vocabulary: int, n: int) -> Tensor:
     """Texts of one repeated token, (WORDS, n)."""
     chosen = torch.linspace(low, vocabulary - 1, min(WORDS, vocabulary - low)).round().long()
     return chosen[:, None].expand(-1, n).contiguous()
 
 
-def _spread(k: Tensor, q: Tensor) -> Tensor:
+def spread(k: Tensor, q: Tensor) -> Tensor:
     """Keys for all heads of the queries."""
     return k if k.shape[1] == q.shape[1] else k.repeat_interleave(q.shape[1] // k.shape[1], 1)
 

@@ -64,14 +64,14 @@ class Map:
         if self.mixed is not None:
             partner, own, other = self.mixed
             return own.to(x) * x + other.to(x) * x[..., partner]
-        return _turned(x, self.pairs, self.measured if measured else self.exact(), self.through)
+        return turned(x, self.pairs, self.measured if measured else self.exact(), self.through)
 
     def undone(self, y: Tensor) -> Tensor:
         """y (…, L, d) as it was before."""
-        return _turned(y, self.pairs, 1 / self.measured, 1 / self.through)
+        return turned(y, self.pairs, 1 / self.measured, 1 / self.through)
 
 
-def _turned(x: Tensor, chosen: Tensor, z: Tensor, through: float) -> Tensor:
+def turned(x: Tensor, chosen: Tensor, z: Tensor, through: float) -> Tensor:
     y = through * x
     if len(chosen):
         i, j = chosen.T.to(x.device)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from posenc.audit.adapters.called import adapt
 from posenc.audit.adapters.copies import Uncopied, copied, module_of
 from posenc.audit.adapters.protocol import Adapter, Refused, Unfit, ask, logits_of
-from posenc.audit.comparison.attention import Attention, Change, Seen
+from posenc.audit.comparison.attention import Attention, Change, Seen, Squares
 from posenc.audit.comparison.maps import Map, map_of
 from posenc.audit.errors import error_line
 from posenc.audit.quietly import quiet
@@ -48,6 +48,8 @@ class Side:
 
     def __init__(self, model: Any, name: str) -> None:
         self.name, self.why = name, ""
+        self.before = 0
+        """Rows of attention before the text, such as those of an image."""
         model = getattr(model, "_orig_mod", model)
         module = module_of(model)
         self.adapter: Adapter = self._adapter(model, module)
@@ -103,16 +105,28 @@ class Side:
             )
         return out.detach().double()
 
-    def changed(self, tokens: Tensor, positions: Tensor | None, change: Change | None, sharpen: float = 1.0) -> Tensor:
-        """Logits with other scores."""
-        with Attention(tokens.shape[1], change, sharpen, keep=False):
+    def changed(
+        self, tokens: Tensor, positions: Tensor | None, change: Change | None, sharpen: float = 1.0, rows: int = 0
+    ) -> Tensor:
+        """Logits with other scores, of `rows` queries and keys; 0 stands for as many as tokens."""
+        with Attention(rows or tokens.shape[1], change, sharpen, keep=False):
             return self.logits(tokens, positions)
 
     def seen(self, tokens: Tensor, positions: Tensor | None = None) -> list[Seen]:
         """What each layer does with these texts."""
-        with Attention(tokens.shape[1]) as look:
+        n = tokens.shape[1]
+        with Attention(n) as look:
             self.logits(tokens, positions)
-        return look.layers
+        if look.layers:
+            return look.layers
+        with Squares(n) as squares:
+            self.logits(tokens, positions)
+        if not squares.size:
+            return []
+        self.before = squares.size - n
+        with Attention(squares.size) as look:
+            self.logits(tokens, positions)
+        return [Seen(x.q[:, :, -n:], x.k[:, :, -n:], x.scores[:, :, -n:, -n:]) for x in look.layers]
 
     def able_to_count(self) -> bool:
         """Whether positions can be given."""
