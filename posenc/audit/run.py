@@ -55,8 +55,8 @@ def audit(
     seconds: float = 8.0,
     progress: Callable[[str, int, int], None] | None = None,
     configuration: Any = None,
-    vocabulary: int | None = None,
     causal: bool | None = None,
+    vocabulary: int | None = None,
 ) -> Report:
     """Asks a model the questions that find positional bugs.
 
