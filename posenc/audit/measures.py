@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import io
 import re
 import time
-import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -16,22 +14,9 @@ from posenc.audit.adapters.copies import copied
 from posenc.audit.adapters.protocol import Adapter
 from posenc.audit.checks import measure
 from posenc.audit.probe import Measurement, Probe
+from posenc.audit.silence import quiet
 
 DTYPE = re.compile(r"dtype|[Dd]ouble|same type|Half|[Ff]loat|not implemented for")
-
-
-@contextlib.contextmanager
-def quiet(printed: io.StringIO) -> Iterator[None]:
-    """No gradients, no warnings, nothing printed but into `printed`, and the random state as before."""
-    with (
-        contextlib.redirect_stdout(printed),
-        contextlib.redirect_stderr(io.StringIO()),
-        warnings.catch_warnings(),
-        torch.random.fork_rng(devices=[]),
-        torch.no_grad(),
-    ):
-        warnings.simplefilter("ignore")
-        yield
 
 
 class Measures:

@@ -23,9 +23,10 @@ from posenc.audit.checks import CHECKS, measure
 from posenc.audit.checks.schedule import Layered, layers_of
 from posenc.audit.config import Reading, read_config
 from posenc.audit.errors import error_line
-from posenc.audit.measures import Measures, quiet
+from posenc.audit.measures import Measures
 from posenc.audit.probe import ENDS, Probe
 from posenc.audit.report import Report
+from posenc.audit.silence import quiet
 from posenc.audit.verdict import Finding
 from posenc.audit.weights import randomise as draw
 
@@ -144,7 +145,9 @@ def _whole(
     findings = [_of(part, finding) for part, report in reports.items() for finding in report]
     notes += [f"{part.capitalize()}: {note}" if part else note for part, each in reports.items() for note in each.notes]
     seconds = round(sum(report.facts["seconds"] for report in reports.values()), 2)
-    return Report(tuple(findings), first.facts | {"model": _name(model), "seconds": seconds}, tuple(dict.fromkeys(notes)))
+    return Report(
+        tuple(findings), first.facts | {"model": _name(model), "seconds": seconds}, tuple(dict.fromkeys(notes))
+    )
 
 
 def _parts(model: Any) -> tuple[dict[str, Any], list[str]]:
@@ -273,7 +276,8 @@ class Expected:
 
 def expected(configuration: Any, reference: Any, causal: bool | None = None) -> Expected:
     """Reads a configuration, and makes an adapter of a reference; a reference may also be angles, one for each pair."""
-    scheme, angles, reach, other, layers, both = None, [], None, None, (), False
+    scheme, angles, reach, other, both = None, [], None, None, False
+    layers: tuple[Layered, ...] = ()
     if configuration is not None:
         reading = configuration if isinstance(configuration, Reading) else read_config(configuration)
         scheme = SCHEMES.get(reading.scheme)
@@ -288,6 +292,7 @@ def expected(configuration: Any, reference: Any, causal: bool | None = None) -> 
         isinstance(reference, list | tuple) and reference and all(isinstance(each, int | float) for each in reference)
     ):
         angles = [[float(each) for each in reference]]
+        layers = tuple(replace(each, rates=()) for each in layers)  # what is given counts, whatever a file says
     elif reference is not None:
         other = Source(reference)
     return Expected(scheme, angles, reach, other, layers, causal, both)

@@ -6,7 +6,6 @@ from posenc.audit.causes.judgement import FAILS, NONE, PASS, PROPERTY, Judgement
 from posenc.audit.measures import Measures
 from posenc.audit.probe import Measurement
 
-
 FOR_ENCODERS = "A question for encoders: a causal model sees no later token."
 
 
@@ -70,7 +69,9 @@ def _future(measured: Measurement, m: Measures) -> Judgement:
     if encoder(m):
         every = _all_others(m)
         far = max(span for _, _, span in measured.details["ahead"])
-        what = "Every token sees all others" if every else f"Tokens see up to {far} later ones, over all layers together"
+        what = (
+            "Every token sees all others" if every else f"Tokens see up to {far} later ones, over all layers together"
+        )
         why = f": {said(m)}" if m.knows("causal") is False else ". A decoder would need a causal mask"
         return Judgement(PROPERTY, f"{what}, as in an encoder{why}.")
     spans = [span for _, seen, span in measured.details["ahead"] if seen]

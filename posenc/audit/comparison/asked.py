@@ -14,11 +14,11 @@ from torch import Tensor
 from posenc._version import __version__
 from posenc.audit.adapters.protocol import TURN, Refused, Unfit
 from posenc.audit.comparison import absolute, beside, dumps
-from posenc.audit.comparison.attention import Change
+from posenc.audit.comparison.attention import Change, words
 from posenc.audit.comparison.described import Found, differences
 from posenc.audit.comparison.plan import change_of
 from posenc.audit.comparison.result import KINDS, Comparison, Difference
-from posenc.audit.comparison.sides import Layer, Side, layers_of, unturned_of, words
+from posenc.audit.comparison.sides import Layer, Side, layers_of, unturned_of
 from posenc.audit.probe import deviation
 
 FAR = (1_000, 100_000)

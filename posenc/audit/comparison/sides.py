@@ -12,10 +12,10 @@ from torch import Tensor, nn
 from posenc.audit.adapters.called import adapt
 from posenc.audit.adapters.copies import Uncopied, copied, module_of
 from posenc.audit.adapters.protocol import Adapter, Refused, Unfit, ask, logits_of
-from posenc.audit.comparison.attention import Attention, Change, Seen, words
+from posenc.audit.comparison.attention import Attention, Change, Seen
 from posenc.audit.comparison.maps import Map, map_of
 from posenc.audit.errors import error_line
-from posenc.audit.measures import quiet
+from posenc.audit.silence import quiet
 
 
 @dataclass(frozen=True)

@@ -213,9 +213,7 @@ class TransformersAdapter:
             options[past.name] = past.cache
         with _plain_generation(self.model, tokens), quiet():
             try:
-                out = self.model.generate(
-                    do_sample=False, return_dict_in_generate=True, output_logits=plain, **options
-                )
+                out = self.model.generate(do_sample=False, return_dict_in_generate=True, output_logits=plain, **options)
             except (ValueError, NotImplementedError, AssertionError, RuntimeError, AttributeError) as error:
                 raise _refused(error) from error
         return out.sequences, torch.stack(out.logits, 1) if plain else None

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from posenc.audit.adapters.called import required
-from posenc.audit.adapters.hf.adapter import TransformersAdapter, _refused, _vocabulary
+from posenc.audit.adapters.hf.adapter import TransformersAdapter, _vocabulary
 from posenc.audit.adapters.protocol import Refused, logits_of
 
 SOURCE = 7  # tokens that the decoder looks at
