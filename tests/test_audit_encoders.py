@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import torch
-from handmade import Encoder, Llama
+from handmade import GPT, Encoder, Llama
 from torch import Tensor, nn
 
 transformers = pytest.importorskip("transformers")
@@ -481,3 +481,41 @@ def test_a_module_with_a_foreign_configuration_is_called_as_any_module() -> None
 def test_lists_of_classes_are_long_and_each_is_of_one_kind() -> None:
     assert len(encoders()) >= 60 and len(encoder_decoders()) >= 30
     assert not set(encoders()) & set(encoder_decoders())
+
+
+# ---- a module's own generate -----------------------------------------------------------------------------------------
+
+
+class Loop(GPT):
+    """Takes the likeliest token, a few times."""
+
+    late = 0
+
+    def generate(self, tokens: Tensor, max_new_tokens: int) -> Tensor:
+        out, state = self.step(tokens, None)
+        for n in range(max_new_tokens):
+            new = out[:, -1:].argmax(-1)
+            at = torch.tensor([[tokens.shape[1] + self.late]]) if n == 0 else None
+            tokens = torch.cat((tokens, new), 1)
+            out, state = self.step(new, state, at)
+        return tokens
+
+
+class LateLoop(Loop):
+    late = 1
+
+
+class Drawing(Loop):
+    def generate(self, tokens: Tensor, max_new_tokens: int) -> Tensor:
+        return torch.cat((tokens, torch.randint(0, 99, (1, max_new_tokens))), 1)
+
+
+def test_a_module_s_own_generate_is_asked_for_greedy_tokens() -> None:
+    report = audit(Loop())
+    assert not report.failures, str(report)
+    assert report["generate"].verdict == "pass"
+    assert "greedy tokens alone" in report["beams"].cause
+    found = audit(LateLoop(), only=["generate"])["generate"]
+    assert found.verdict == "fails" and "From new token 1 on" in found.cause
+    found = audit(Drawing(), only=["generate"])["generate"]
+    assert found.verdict == "does not apply" and "draws tokens at random" in found.cause

@@ -28,6 +28,9 @@ MASKS = {  # what real tokens are marked with, where forward has an argument of 
 TURNED = ("mask", "key_padding_mask", "src_key_padding_mask")  # names under which True may as well mean padding
 DECLARED = {"causal": bool, "recurrent": bool, "packs": bool, "scheme": str, "scales": str}
 DOUBLE = re.compile("[Dd]ouble|float64")  # in what a kernel says that has no float64
+COUNTS = ("max_new_tokens", "new_tokens", "num_new_tokens", "max_tokens", "num_tokens", "steps")
+"""Names under which a module's own generate takes how many tokens to add."""
+GREEDY = {"do_sample": False, "top_k": 1}  # what makes a loop that draws tokens greedy
 STATES = ("past_key_values", "past_kv", "kv_cache", "cache", "past", "state", "layer_past")
 
 
@@ -35,9 +38,9 @@ class Called:
     """The adapter of a module or function, by the names that its signature has for positions, mask and cache.
 
     Positions go in as (B, L), or as (L,) where the model takes those only. If the module has methods `step`, `reorder`
-    or `crop`, they are used. Otherwise a cache is an argument of forward named as in `STATES`, and comes back beside
-    the logits. Positions or a mask that forward needs are made, and `targets` are given if there is one row of logits
-    without.
+    or `crop`, they are used, and so is a `generate` that takes tokens and how many to add. Otherwise a cache is an
+    argument of forward named as in `STATES`, and comes back beside the logits. Positions or a mask that forward needs
+    are made, and `targets` are given if there is one row of logits without.
 
     Args:
         model: A module, a function, or a method of a module.
@@ -68,6 +71,8 @@ class Called:
         own = {name: callable(getattr(given, name, None)) for name in ("step", "reorder", "crop", "generate")}
         own["step"] = own["step"] and len(_names(given.step)) >= 2
         self.step = self._own_step if own["step"] else self._state_step if self.state_name else None
+        self.count_name = next((name for name in COUNTS if own["generate"] and name in _names(given.generate)), None)
+        self.generate = self._own_generate if self.count_name else None
         self.reorder = given.reorder if own["reorder"] and own["step"] else None
         self.crop = given.crop if own["crop"] and own["step"] else None
         for name, expected in DECLARED.items():
@@ -132,6 +137,22 @@ class Called:
         if kept is None:
             raise Refused(f"returns no cache, though forward takes `{self.state_name}`")
         return logits, kept
+
+    def _own_generate(
+        self, tokens: Tensor, forced: Tensor | None = None, *, new: int = 8, **how: Any
+    ) -> tuple[Tensor, Tensor | None]:
+        """What the module's own loop adds, greedily; it knows neither forced tokens nor other ways to decode."""
+        plain = {"mask": None, "use_cache": True, "static": False, "beams": 1, "lookup": 0, "past": None}
+        if any(value != plain[name] for name, value in how.items()):
+            raise Refused("its own generate is asked for greedy tokens alone")
+        owner: Any = self.module or self.model
+        names = _names(owner.generate)
+        greedy = {name: value for name, value in GREEDY.items() if name in names}
+        out = ask(owner.generate, tokens, **{str(self.count_name): new}, **greedy)
+        out = getattr(out, "sequences", out[0] if isinstance(out, tuple) else out)
+        if not isinstance(out, Tensor) or out.ndim != 2 or out.is_floating_point():
+            raise Refused("its own generate returns no tokens (B, L)")
+        return (out if out.shape[1] > new else torch.cat((tokens, out), 1)), None
 
     def _positions(self, positions: Tensor | None, name: str | None, where: str = "") -> dict[str, Tensor]:
         if positions is None:

@@ -14,6 +14,14 @@ def _generate(measured: Measurement, m: Measures) -> Judgement:
         return Judgement(PASS)
     if m.bad("future"):
         return Judgement(PROPERTY if encoder(m) else FAILS, ahead(m))
+    if (first := measured.details.get("first")) is not None:
+        return Judgement(
+            FAILS,
+            f"From new token {first} on, its own generate takes other tokens than are likeliest after the text before.",
+            "what generate passes to each step: the position of the first new token, and which logits are taken"
+            if m.ok("step") or m["step"].off is None
+            else "what `step` says",
+        )
     if m.bad("generate_nocache"):
         return Judgement(
             FAILS,
