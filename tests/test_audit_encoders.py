@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import torch
-from handmade import Encoder, Llama
+from handmade import GPT, Encoder, Llama
 from torch import Tensor, nn
 
 transformers = pytest.importorskip("transformers")
@@ -92,7 +92,7 @@ def test_a_test_may_be_asked_of_one_half() -> None:
     bart = made("BartForConditionalGeneration")
     assert [f.name for f in audit(bart, only=["encoder.right_pad"])] == ["encoder.right_pad"]
     assert [f.name for f in audit(bart, only=["right_pad"])] == ["right_pad", "encoder.right_pad"]
-    with pytest.raises(ValueError, match="there is no test 'encoder.right_pad'"):
+    with pytest.raises(ValueError, match=r"there is no test 'encoder\.right_pad'"):
         audit(made("BertModel"), only=["encoder.right_pad"])
 
 
@@ -245,7 +245,9 @@ BOTH_OF_BART = modeling_bart.create_bidirectional_mask
 @planted("queries alone are turned", "ModernBertForMaskedLM", "shift", "Logits change under a shift")
 def _(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
-        modeling_modernbert, "apply_rotary_pos_emb", lambda q, k, cos, sin, *more, **named: (ROTATE(q, q, cos, sin)[0], k)
+        modeling_modernbert,
+        "apply_rotary_pos_emb",
+        lambda q, k, cos, sin, *more, **named: (ROTATE(q, q, cos, sin)[0], k),
     )
 
 
@@ -273,7 +275,9 @@ def _(patch: pytest.MonkeyPatch) -> None:
     right = modeling_modernbert.ModernBertRotaryEmbedding.forward
     other = {"full_attention": "sliding_attention", "sliding_attention": "full_attention"}
     patch.setattr(
-        modeling_modernbert.ModernBertRotaryEmbedding, "forward", lambda self, x, ids, kind: right(self, x, ids, other[kind])
+        modeling_modernbert.ModernBertRotaryEmbedding,
+        "forward",
+        lambda self, x, ids, kind: right(self, x, ids, other[kind]),
     )
 
 
@@ -314,7 +318,9 @@ def _(patch: pytest.MonkeyPatch) -> None:
 def _(patch: pytest.MonkeyPatch) -> None:
     right = modeling_bert.BertEmbeddings.forward
     patch.setattr(
-        modeling_bert.BertEmbeddings, "forward", lambda self, *args, **named: right(self, *args, **named | {"position_ids": None})
+        modeling_bert.BertEmbeddings,
+        "forward",
+        lambda self, *args, **named: right(self, *args, **named | {"position_ids": None}),
     )
 
 
@@ -327,7 +333,9 @@ def _(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(modeling_bert, "create_bidirectional_mask", mask)
 
 
-@planted("padding of a source is not masked", "BartForConditionalGeneration", "source_pad", "before and after the source")
+@planted(
+    "padding of a source is not masked", "BartForConditionalGeneration", "source_pad", "before and after the source"
+)
 def _(patch: pytest.MonkeyPatch) -> None:
     def mask(**given: Any) -> Any:
         return None if given.get("encoder_hidden_states") is not None else BOTH_OF_BART(**given)
@@ -335,7 +343,9 @@ def _(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(modeling_bart, "create_bidirectional_mask", mask)
 
 
-@planted("an encoder's padding is not masked", "BartForConditionalGeneration", "encoder.right_pad", "mask has no effect")
+@planted(
+    "an encoder's padding is not masked", "BartForConditionalGeneration", "encoder.right_pad", "mask has no effect"
+)
 def _(patch: pytest.MonkeyPatch) -> None:
     def mask(**given: Any) -> Any:
         return None if given.get("encoder_hidden_states") is None else BOTH_OF_BART(**given)
@@ -352,7 +362,9 @@ def _(patch: pytest.MonkeyPatch) -> None:
     )  # fmt: skip
 
 
-@planted("a cached step has the bias of the row before", "T5ForConditionalGeneration", "step", "first cached token are wrong")
+@planted(
+    "a cached step has the bias of the row before", "T5ForConditionalGeneration", "step", "first cached token are wrong"
+)
 def _(patch: pytest.MonkeyPatch) -> None:
     right = modeling_t5.T5Attention.compute_bias
 
@@ -363,7 +375,9 @@ def _(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(modeling_t5.T5Attention, "compute_bias", bias)
 
 
-@planted("rows of a cache stay when beams change places", "BartForConditionalGeneration", "reorder", "past of another row")
+@planted(
+    "rows of a cache stay when beams change places", "BartForConditionalGeneration", "reorder", "past of another row"
+)
 def _(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(EncoderDecoderCache, "reorder_cache", lambda self, order: None)
 
@@ -467,3 +481,41 @@ def test_a_module_with_a_foreign_configuration_is_called_as_any_module() -> None
 def test_lists_of_classes_are_long_and_each_is_of_one_kind() -> None:
     assert len(encoders()) >= 60 and len(encoder_decoders()) >= 30
     assert not set(encoders()) & set(encoder_decoders())
+
+
+# ---- a module's own generate -----------------------------------------------------------------------------------------
+
+
+class Loop(GPT):
+    """Takes the likeliest token, a few times."""
+
+    late = 0
+
+    def generate(self, tokens: Tensor, max_new_tokens: int) -> Tensor:
+        out, state = self.step(tokens, None)
+        for n in range(max_new_tokens):
+            new = out[:, -1:].argmax(-1)
+            at = torch.tensor([[tokens.shape[1] + self.late]]) if n == 0 else None
+            tokens = torch.cat((tokens, new), 1)
+            out, state = self.step(new, state, at)
+        return tokens
+
+
+class LateLoop(Loop):
+    late = 1
+
+
+class Drawing(Loop):
+    def generate(self, tokens: Tensor, max_new_tokens: int) -> Tensor:
+        return torch.cat((tokens, torch.randint(0, 99, (1, max_new_tokens))), 1)
+
+
+def test_a_module_s_own_generate_is_asked_for_greedy_tokens() -> None:
+    report = audit(Loop())
+    assert not report.failures, str(report)
+    assert report["generate"].verdict == "pass"
+    assert "greedy tokens alone" in report["beams"].cause
+    found = audit(LateLoop(), only=["generate"])["generate"]
+    assert found.verdict == "fails" and "From new token 1 on" in found.cause
+    found = audit(Drawing(), only=["generate"])["generate"]
+    assert found.verdict == "does not apply" and "draws tokens at random" in found.cause

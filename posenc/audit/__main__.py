@@ -90,7 +90,7 @@ def parser() -> argparse.ArgumentParser:
     command.add_argument("--only", metavar="TESTS", help="names of tests, with commas between them")
     command.add_argument(
         "--causal", choices=("auto", "yes", "no"), default="auto",
-        help="yes for a decoder, no for an encoder (default: auto, what the model's configuration or the model itself says)",
+        help="yes for a decoder, no for an encoder (default: what the configuration or the model says)",
     )  # fmt: skip
     command.add_argument("--more", action="store_true", help="tests that take longer or are rarely needed, too")
     command.add_argument("--weights", action="store_true", help="keep the weights as they are; draw none")

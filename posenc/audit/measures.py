@@ -14,7 +14,7 @@ from posenc.audit.adapters.copies import copied
 from posenc.audit.adapters.protocol import Adapter
 from posenc.audit.checks import measure
 from posenc.audit.probe import Measurement, Probe
-from posenc.audit.quietly import quiet
+from posenc.audit.silence import quiet
 
 FILLING = ("step", "step_ids", "chunks", "chunks_ids", "chunk_sizes")
 """Tests whose texts have to be longer than a window."""

@@ -25,9 +25,9 @@ from posenc.audit.config import Reading, read_config
 from posenc.audit.errors import error_line
 from posenc.audit.measures import Measures
 from posenc.audit.probe import ENDS, Probe
-from posenc.audit.quietly import quiet
 from posenc.audit.report import Report
 from posenc.audit.reproduction import reproduction
+from posenc.audit.silence import quiet
 from posenc.audit.verdict import Finding
 from posenc.audit.weights import randomise as draw
 
@@ -310,8 +310,10 @@ class Expected:
 
 def expected(configuration: Any, reference: Any, causal: bool | None = None) -> Expected:
     """Reads a configuration, and makes an adapter of a reference; a reference may also be angles, one for each pair."""
-    scheme, angles, reach, other, layers, both = None, [], None, None, (), False
-    rotations, read = [], None
+    scheme, angles, reach, other, both = None, [], None, None, False
+    layers: tuple[Layered, ...] = ()
+    rotations: list[Any] = []
+    read: Reading | None = None
     if configuration is not None:
         reading = configuration if isinstance(configuration, Reading) else read_config(configuration)
         scheme, read = SCHEMES.get(reading.scheme), reading
@@ -327,6 +329,7 @@ def expected(configuration: Any, reference: Any, causal: bool | None = None) -> 
         isinstance(reference, list | tuple) and reference and all(isinstance(each, int | float) for each in reference)
     ):
         angles = [[float(each) for each in reference]]
+        layers = tuple(replace(each, rates=()) for each in layers)  # what is given counts, whatever a file says
     elif reference is not None:
         other = Source(reference)
     return Expected(scheme, angles, rotations, read, reach, other, layers, causal, both)

@@ -29,10 +29,9 @@ TURNED = ("mask", "key_padding_mask", "src_key_padding_mask")  # names under whi
 DECLARED = {"causal": bool, "recurrent": bool, "packs": bool, "scheme": str, "scales": str}
 DOUBLE = re.compile("[Dd]ouble|float64")  # in what a kernel says that has no float64
 LENGTHS = (2, 24, 16, 32, 64)  # tried in turn, until a model can be called
-COUNTS = ("max_new_tokens", "new_tokens", "num_tokens", "n_tokens", "steps", "max_length", "max_len", "seq_len")
-"""How many tokens a generate of somebody's own adds, or how long the text becomes."""
-GREEDY = {"do_sample": False, "top_k": 1, "greedy": True}
-"""What makes it take the likeliest token."""
+COUNTS = ("max_new_tokens", "new_tokens", "num_new_tokens", "max_tokens", "num_tokens", "steps")
+"""Names under which a module's own generate takes how many tokens to add."""
+GREEDY = {"do_sample": False, "top_k": 1}  # what makes a loop that draws tokens greedy
 STATES = ("past_key_values", "past_kv", "kv_cache", "cache", "past", "state", "layer_past")
 
 
@@ -40,9 +39,9 @@ class Called:
     """The adapter of a module or function, by the names that its signature has for positions, mask and cache.
 
     Positions go in as (B, L), or as (L,) where the model takes those only. If the module has methods `step`, `reorder`
-    or `crop`, they are used. Otherwise a cache is an argument of forward named as in `STATES`, and comes back beside
-    the logits. Positions or a mask that forward needs are made, and `targets` are given if there is one row of logits
-    without.
+    or `crop`, they are used, and so is a `generate` that takes tokens and how many to add. Otherwise a cache is an
+    argument of forward named as in `STATES`, and comes back beside the logits. Positions or a mask that forward needs
+    are made, and `targets` are given if there is one row of logits without.
 
     Args:
         model: A module, a function, or a method of a module.
@@ -73,9 +72,10 @@ class Called:
         own = {name: callable(getattr(given, name, None)) for name in ("step", "reorder", "crop", "generate")}
         own["step"] = own["step"] and len(_names(given.step)) >= 2
         self.step = self._own_step if own["step"] else self._state_step if self.state_name else None
+        self.count_name = next((name for name in COUNTS if own["generate"] and name in _names(given.generate)), None)
+        self.generate = self._own_generate if self.count_name else None
         self.reorder = given.reorder if own["reorder"] and own["step"] else None
         self.crop = given.crop if own["crop"] and own["step"] else None
-        self.generate = self._own_generate if own["generate"] else None
         self.logits_of_embeddings = self._of_embeddings if "inputs_embeds" in names and self._table() else None
         for name, expected in DECLARED.items():
             if isinstance(value := getattr(given, name, None), expected):
@@ -106,28 +106,6 @@ class Called:
         if self.targets:
             given = given | {"targets": tokens}
         return ask(self.model, tokens, **given)
-
-    def _own_generate(self, tokens: Tensor, forced: Tensor | None = None, *, new: int = 8, **how: Any) -> Any:
-        """What the model's own loop writes, the likeliest token each time; it gives no logits, and takes no tokens."""
-        if any(how[name] for name in ("static", "lookup", "past") if name in how) or how.get("beams", 1) > 1:
-            raise Refused("its own generate has no such mode here")
-        if how.get("mask") is not None or how.get("use_cache") is False:
-            raise Refused("its own generate is asked without a mask, and as it is")
-        owner: Any = self.module or self.model
-        names = _names(owner.generate)
-        count = next((name for name in COUNTS if name in names), None)
-        if count is None:
-            raise Refused(f"its own generate takes none of {', '.join(COUNTS)}: wrap it in an Adapter")
-        given: dict[str, Any] = {count: tokens.shape[1] + new if count in ("max_length", "max_len") else new}
-        given |= {name: value for name, value in GREEDY.items() if name in names}
-        if others := [name for name in required(owner.generate)[1:] if name not in given]:
-            raise Refused(f"its own generate needs {', '.join(others)}: wrap it in an Adapter")
-        out = ask(owner.generate, tokens, **given)
-        out = getattr(out, "sequences", out)
-        out = out[0] if isinstance(out, tuple) else out
-        if not isinstance(out, Tensor) or out.ndim != 2 or out.is_floating_point():
-            raise Refused(f"its own generate returns {type_name(out)}, and no tokens (B, L)")
-        return (out if out.shape[1] > tokens.shape[1] else torch.cat((tokens, out), 1)), None
 
     def _table(self) -> Any:
         """The module that embeds tokens, where there is one."""
@@ -176,6 +154,22 @@ class Called:
         if kept is None:
             raise Refused(f"returns no cache, though forward takes `{self.state_name}`")
         return logits, kept
+
+    def _own_generate(
+        self, tokens: Tensor, forced: Tensor | None = None, *, new: int = 8, **how: Any
+    ) -> tuple[Tensor, Tensor | None]:
+        """What the module's own loop adds, greedily; it knows neither forced tokens nor other ways to decode."""
+        plain = {"mask": None, "use_cache": True, "static": False, "beams": 1, "lookup": 0, "past": None}
+        if any(value != plain[name] for name, value in how.items()):
+            raise Refused("its own generate is asked for greedy tokens alone")
+        owner: Any = self.module or self.model
+        names = _names(owner.generate)
+        greedy = {name: value for name, value in GREEDY.items() if name in names}
+        out = ask(owner.generate, tokens, **{str(self.count_name): new}, **greedy)
+        out = getattr(out, "sequences", out[0] if isinstance(out, tuple) else out)
+        if not isinstance(out, Tensor) or out.ndim != 2 or out.is_floating_point():
+            raise Refused("its own generate returns no tokens (B, L)")
+        return (out if out.shape[1] > new else torch.cat((tokens, out), 1)), None
 
     def _positions(self, positions: Tensor | None, name: str | None, where: str = "") -> dict[str, Tensor]:
         if positions is None:

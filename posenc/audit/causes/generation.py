@@ -14,6 +14,15 @@ def _generate(measured: Measurement, m: Measures) -> Judgement:
         return Judgement(PASS)
     if m.bad("future"):
         return Judgement(PROPERTY if encoder(m) else FAILS, ahead(m))
+    if (first := measured.details.get("first")) is not None:
+        return Judgement(
+            FAILS,
+            f"From new token {first} on, its own generate takes other tokens than are likeliest after the text before"
+            + (f": they are those of new tokens whose positions are {_late(m)} (generate_late)." if _late(m) else "."),
+            "what generate passes to each step: the position of the first new token, and which logits are taken"
+            if m.ok("step") or m["step"].off is None
+            else "what `step` says",
+        )
     if m.bad("generate_nocache"):
         return Judgement(
             FAILS,
@@ -28,16 +37,22 @@ def _generate(measured: Measurement, m: Measures) -> Judgement:
     said = f"{' and '.join(good)}, and generate does not" if good else "generate is not what one pass computes"
     where = measured.places.find("x")
     first = f", from token {where} on" if where >= 0 else ""
-    late = m["generate_late"]
-    if m.ok("generate_late"):
-        by = late.details["by"]
+    if _late(m):
         return Judgement(
             FAILS,
-            f"{said[0].upper()}{said[1:]}{first}: it is what new tokens give whose positions are {abs(by)} too "
-            f"{'large' if by > 0 else 'small'} (generate_late).",
+            f"{said[0].upper()}{said[1:]}{first}: it is what new tokens give whose positions are {_late(m)} "
+            "(generate_late).",
             "the position that generate gives to the first new token: the length of the prompt, counted from 0",
         )
     return Judgement(FAILS, f"{said[0].upper()}{said[1:]}{first}.", "what generate passes to each step")
+
+
+def _late(m: Measures) -> str:
+    """By how much positions of new tokens are off, in words; "" where that does not explain what generate gives."""
+    if not m.ok("generate_late"):
+        return ""
+    by = m["generate_late"].details["by"]
+    return f"{abs(by)} too {'large' if by > 0 else 'small'}"
 
 
 @judges("generate_nocache")

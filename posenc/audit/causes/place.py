@@ -129,8 +129,8 @@ def _embeds(measured: Measurement, m: Measures) -> Judgement:
     if measured.details["plain"] <= m.tolerance:
         return Judgement(
             PROPERTY,
-            "After padding, embeddings get other logits than tokens do: without tokens, nothing tells which of them are "
-            "padding, so give positions as well.",
+            "After padding, embeddings get other logits than tokens: nothing tells which of them are padding, so give "
+            "positions as well.",
         )
     if m.ok("embeds_at"):
         mine, theirs = (m["embeds_at"].details[name] for name in ("tokens", "embeddings"))

@@ -9,7 +9,7 @@ from posenc.audit.measures import Measures
 from posenc.audit.probe import Measurement
 
 LOOK = {
-    "turns": "the list or interval of layers without a rotation: which value means which, and from which layer it counts",
+    "turns": "the list or interval of layers that do not rotate: which value means which, and where it counts from",
     "rates": "which of the sets of cosines each kind of layer gets",
     "back": "the mask of each kind of layer, and on which side a window counts the token itself",
     "ahead": "the mask of each kind of layer: a window of an encoder reaches as far ahead as back",
@@ -21,7 +21,7 @@ def _schedule(measured: Measurement, m: Measures) -> Judgement:
     wrong: list[dict[str, Any]] = measured.details["wrong"]
     if not wrong:
         many = len(measured.details["seen"])
-        return Judgement(PASS, f"All {many} layers turn, and see, as the configuration says.")
+        return Judgement(PASS, f"Of {many} layers, each turns, and sees, as the configuration says.")
     kinds = {each["of"] for each in wrong}
     none = not any(each.turns for each in measured.details["seen"])
     if m.bad("angles") and (kinds == {"rates"} or (none and kinds == {"turns"})):
@@ -65,9 +65,11 @@ def _rates(row: dict[str, Any], wanted: Any) -> str:
         return f"{len(got)} pairs of channels, and should turn {len(want)}"
     for other in wanted:
         theirs = sorted(other.rates, reverse=True)
-        if other.kind != row["wanted"].kind and len(theirs) >= len(got) and theirs != want:
-            if all(abs(a - b) <= 0.02 * a + 1e-4 for a, b in zip(theirs, got, strict=False)):
-                return f"at the rates of {other.kind} layers, though the configuration calls it {row['wanted'].kind}"
+        alike = len(theirs) >= len(got) and all(
+            abs(a - b) <= 0.02 * a + 1e-4 for a, b in zip(theirs, got, strict=False)
+        )
+        if alike and theirs != want:
+            return f"at the rates of {other.kind} layers, though the configuration calls it {row['wanted'].kind}"
     n = max(range(len(got)), key=lambda i: abs(got[i] - want[i]) / max(want[i], 1e-4))
     return f"its pair {n} by {got[n]:.4g} radians a position, and should turn it by {want[n]:.4g}"
 

@@ -7,8 +7,6 @@ from posenc.audit.measures import Measures
 from posenc.audit.probe import Measurement
 
 UNSEEN = 1e-9  # below it, a change of logits in float64 is rounding
-
-
 FOR_ENCODERS = "A question for encoders: a causal model sees no later token."
 
 

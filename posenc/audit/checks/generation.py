@@ -14,8 +14,11 @@ from posenc.audit.probe import ENDS, Probe
 
 
 @check("generate, token by token: as in one pass?")
-def generate(p: Probe) -> float:
-    return _against_pass(p)
+def generate(p: Probe) -> float | Outcome:
+    """Logits are compared; where generate returns tokens alone, these are compared with those that passes choose."""
+    start = _start(p)
+    sequences, logits = _generate(p, p.x[:, :start], p.x[:, start:])
+    return _against_pass(p) if logits is not None else _against_choices(p, p.x[:, :start], sequences)
 
 
 @check("generate, as if new tokens had other positions", partner=True)
@@ -97,24 +100,21 @@ def _against_pass(p: Probe, x: Tensor | None = None, start: int | None = None, *
     start = _start(p) if start is None else start
     sequences, logits = _generate(p, x[:, :start], x[:, start:], **how)
     if logits is None:
-        return _greedy(p, x[:, :start], sequences)
+        raise Refused("generate returns no logits")
     new = x.shape[1] - start
     return p.off(logits, p.full[:, -new - 1 : -1])
 
 
-def _greedy(p: Probe, prompt: Tensor, sequences: Tensor) -> float:
-    """The share of generated tokens that are not the likeliest of a pass over what stands before them."""
-    start = prompt.shape[1]
-    if sequences.shape[1] <= start or not bool((sequences[:, :start] == prompt).all()):
-        raise Refused("its own generate does not return the prompt with what follows it")
-    again = _generate(p, prompt)[0]
-    if again.shape != sequences.shape or not bool((again == sequences).all()):
-        raise Refused("its own generate samples, and takes no top_k or do_sample: wrap it in an Adapter")
-    logits = p.logits(sequences[:, :-1])[:, start - 1 :]
-    chosen = logits.gather(-1, sequences[:, start:, None])[..., 0]
-    wrong = (logits.amax(-1) - chosen)[0] > p.tolerance * logits.square().mean().sqrt()
-    p.seen[:] = [float(wrong.double().mean()), "." * start + "".join(".x"[int(each)] for each in wrong)]
-    return float(wrong.double().mean())
+def _against_choices(p: Probe, x: Tensor, sequences: Tensor) -> Outcome:
+    """The share of new tokens, and the first, that differ from the likeliest one after the tokens before it."""
+    p.in_time()
+    if bool((_generate(p, x)[0][:, : sequences.shape[1]] != sequences).any()):
+        raise Refused("its own generate draws tokens at random")
+    out = p.logits(sequences[:, :-1])[:, x.shape[1] - 1 :]
+    wrong = (out.argmax(-1) != sequences[:, x.shape[1] :])[0]
+    first = int(wrong.nonzero()[0]) if wrong.any() else None
+    p.seen[:] = [float(wrong.double().mean()), "." * x.shape[1] + "".join(".x"[int(each)] for each in wrong)]
+    return Outcome(float(wrong.double().mean()), details={"first": first})
 
 
 def _differing(sequences: Tensor, expected: Tensor) -> Outcome:

@@ -15,7 +15,7 @@ from posenc.audit.adapters.protocol import Adapter, Refused, Unfit, ask, logits_
 from posenc.audit.comparison.attention import Attention, Change, Seen, Squares
 from posenc.audit.comparison.maps import Map, map_of
 from posenc.audit.errors import error_line
-from posenc.audit.quietly import quiet
+from posenc.audit.silence import quiet
 
 
 @dataclass(frozen=True)

@@ -96,16 +96,15 @@ NOT_ASKED = {
 
 # Encoders of texts that are no masked language models: the model type by class
 BARE = {
-    "ClapTextModel": "clap_text_model", "CLIPTextModel": "clip_text_model",
-    "LayoutLMv3Model": "layoutlmv3", "LiltModel": "lilt", "LongT5EncoderModel": "longt5", "MarkupLMModel": "markuplm",
-    "MT5EncoderModel": "mt5", "OpenAIPrivacyFilterModel": "openai_privacy_filter", "SiglipTextModel": "siglip_text_model",
-    "SplinterModel": "splinter", "T5EncoderModel": "t5", "UMT5EncoderModel": "umt5", "VisualBertModel": "visual_bert",
-    "AltCLIPTextModel": "altclip_text_model", "BlipTextModel": "blip_text_model",
-    "ChineseCLIPTextModel": "chinese_clip_text_model",
-    "FlavaTextModel": "flava_text_model", "Siglip2TextModel": "siglip2_text_model",
-    "EmbeddingGemma2TextModel": "embedding_gemma2_text", "XLNetModel": "xlnet", "MPNetModel": "mpnet",
-    "BertModel": "bert", "BertForSequenceClassification": "bert", "ModernBertForTokenClassification": "modernbert",
-    "RobertaForQuestionAnswering": "roberta",
+    "AltCLIPTextModel": "altclip_text_model", "BertForSequenceClassification": "bert", "BertModel": "bert",
+    "BlipTextModel": "blip_text_model", "CLIPTextModel": "clip_text_model", "ChineseCLIPTextModel":
+    "chinese_clip_text_model", "ClapTextModel": "clap_text_model", "EmbeddingGemma2TextModel":
+    "embedding_gemma2_text", "FlavaTextModel": "flava_text_model", "LayoutLMv3Model": "layoutlmv3", "LiltModel":
+    "lilt", "LongT5EncoderModel": "longt5", "MPNetModel": "mpnet", "MT5EncoderModel": "mt5", "MarkupLMModel":
+    "markuplm", "ModernBertForTokenClassification": "modernbert", "OpenAIPrivacyFilterModel":
+    "openai_privacy_filter", "RobertaForQuestionAnswering": "roberta", "Siglip2TextModel": "siglip2_text_model",
+    "SiglipTextModel": "siglip_text_model", "SplinterModel": "splinter", "T5EncoderModel": "t5", "UMT5EncoderModel":
+    "umt5", "VisualBertModel": "visual_bert", "XLNetModel": "xlnet",
 }  # fmt: skip
 COMPOSED = {"encoder-decoder", "speech-encoder-decoder"}  # made of two models that somebody chooses
 

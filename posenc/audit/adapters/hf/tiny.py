@@ -551,8 +551,11 @@ def model_class(config: Any, name: str = "") -> Any:
     )  # fmt: skip
     for table in tables:
         if type(config) in table:
-            cls = table[type(config)]
-            return cls[0] if isinstance(cls, tuple) else cls
+            found: Any = table[type(config)]
+            cls = found[0] if isinstance(found, tuple) else found
+            if table is auto.MODEL_MAPPING and cls.main_input_name != "input_ids":
+                raise CannotBuild(f"{config.model_type} takes {cls.main_input_name} and no tokens")
+            return cls
     raise CannotBuild(f"{config.model_type} is no language model and no encoder of texts")
 
 

@@ -1,4 +1,4 @@
-"""Calls of models that print nothing, warn of nothing and leave the random state as it was."""
+"""Calls of a model that leave the terminal, warnings and the random state as they were."""
 
 from __future__ import annotations
 
