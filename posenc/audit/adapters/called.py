@@ -117,7 +117,7 @@ class Called:
     def _of_embeddings(self, tokens: Tensor, positions: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
         """Logits with the rows of the model's own table given in place of tokens."""
         self._settle(tokens, positions, mask)
-        given = self._positions(positions, self.position_name) | self._mask(mask, self.mask_name)
+        given: dict[str, Any] = {**self._positions(positions, self.position_name), **self._mask(mask, self.mask_name)}
         if self.use_cache and self.state_name is not None:
             given["use_cache"] = False
         return logits_of(ask(self.model, inputs_embeds=self._table()(tokens), **given))

@@ -96,7 +96,7 @@ def _step(measured: Measurement, m: Measures) -> Judgement:
     if first is not None and first < prompt:
         at = look.get("right", 0) - 1
         places = [look.get(name) for name in ("prompt", "prompt_key")]
-        said = _turned(*places, at) if look and places != [at, at] else ""
+        said = _turned(places[0], places[1], at) if look and places != [at, at] else ""
         if said:
             return Judgement(
                 FAILS,

@@ -98,7 +98,7 @@ def _generate(p: Probe, tokens: Tensor, forced: Tensor | None = None, **how: obj
 def _against_pass(p: Probe, x: Tensor | None = None, start: int | None = None, **how: object) -> float:
     x = p.x if x is None else x
     start = _start(p) if start is None else start
-    sequences, logits = _generate(p, x[:, :start], x[:, start:], **how)
+    _, logits = _generate(p, x[:, :start], x[:, start:], **how)
     if logits is None:
         raise Refused("generate returns no logits")
     new = x.shape[1] - start
