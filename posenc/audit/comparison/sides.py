@@ -123,9 +123,13 @@ class Side:
             self.logits(tokens, positions)
         if not squares.size:
             return []
-        self.before = squares.size - n
+        before = squares.size - n
         with Attention(squares.size) as look:
             self.logits(tokens, positions)
+        first = [x.q[:, :, :before] for x in look.layers[:1]]
+        if not all(torch.allclose(rows, rows[:1].expand_as(rows)) for rows in first):
+            return []  # the first rows are tokens: what is added stands behind the text, or elsewhere
+        self.before = before
         return [Seen(x.q[:, :, -n:], x.k[:, :, -n:], x.scores[:, :, -n:, -n:]) for x in look.layers]
 
     def able_to_count(self) -> bool:
