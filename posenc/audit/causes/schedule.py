@@ -71,7 +71,7 @@ def _rates(row: dict[str, Any], wanted: Any) -> str:
         if alike and theirs != want:
             return f"at the rates of {other.kind} layers, though the configuration calls it {row['wanted'].kind}"
     n = max(range(len(got)), key=lambda i: abs(got[i] - want[i]) / max(want[i], 1e-4))
-    return f"its pair {n} by {got[n]:.4g} radians a position, and should turn it by {want[n]:.4g}"
+    return f"pair {n} by {got[n]:.4g} radians a position, and should turn it by {want[n]:.4g}"
 
 
 def _several(layers: list[int]) -> str:

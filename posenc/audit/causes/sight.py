@@ -146,6 +146,8 @@ def _order(measured: Measurement, m: Measures) -> Judgement:
 def _order_ahead(measured: Measurement, m: Measures) -> Judgement:
     if not encoder(m):
         return Judgement(NONE, FOR_ENCODERS)
+    if not m.bad("future"):
+        return Judgement(NONE, "No token sees a later one (future).")
     blind = measured.details["blind"]
     if blind or (m.bad("order") and not m.bad(measured.name)):
         where = f" in layer{'s' if len(blind) > 1 else ''} {', '.join(map(str, blind))}" if blind else " (order)"
