@@ -289,7 +289,7 @@ def _(patch: pytest.MonkeyPatch) -> None:
     )  # fmt: skip
 
 
-@planted("positions begin at another number", "RobertaForMaskedLM", "embeds", "from which number they count")
+@planted("positions begin at another number", "RobertaForMaskedLM", "embeds", "Embeddings are counted from 1")
 def _(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
         modeling_roberta.RobertaEmbeddings, "create_position_ids_from_input_ids",
@@ -353,7 +353,7 @@ def _(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(modeling_bart, "create_bidirectional_mask", mask)
 
 
-@planted("a cached step is counted from 0", "BartForConditionalGeneration", "step", "first cached token are wrong")
+@planted("a cached step is counted from 0", "BartForConditionalGeneration", "step", "token 10 lies at position 0")
 def _(patch: pytest.MonkeyPatch) -> None:
     right = modeling_bart.BartLearnedPositionalEmbedding.forward
     patch.setattr(
@@ -363,7 +363,10 @@ def _(patch: pytest.MonkeyPatch) -> None:
 
 
 @planted(
-    "a cached step has the bias of the row before", "T5ForConditionalGeneration", "step", "first cached token are wrong"
+    "a cached step has the bias of the row before",
+    "T5ForConditionalGeneration",
+    "step",
+    "are right, and their scores are not",
 )
 def _(patch: pytest.MonkeyPatch) -> None:
     right = modeling_t5.T5Attention.compute_bias

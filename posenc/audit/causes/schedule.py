@@ -24,12 +24,13 @@ def _schedule(measured: Measurement, m: Measures) -> Judgement:
         return Judgement(PASS, f"Of {many} layers, each turns, and sees, as the configuration says.")
     kinds = {each["of"] for each in wrong}
     none = not any(each.turns for each in measured.details["seen"])
-    if m.bad("angles") and (kinds == {"rates"} or (none and kinds == {"turns"})):
-        return follows("angles", m)
     told, first = [], wrong[0]["of"]
     for of in dict.fromkeys(each["of"] for each in wrong):
         rows = [each for each in wrong if each["of"] == of]
         told.append(_told(of, rows, measured.details["seen"], m.probe.layers))
+    exchanged = any("at the rates of" in each for each in told)  # which angles alone do not tell
+    if m.bad("angles") and not exchanged and (kinds == {"rates"} or (none and kinds == {"turns"})):
+        return follows("angles", m)
     return Judgement(FAILS, " ".join(told), LOOK[first])
 
 
