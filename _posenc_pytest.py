@@ -9,6 +9,8 @@ every run of pytest imports it, and with the package would come torch.
 
 from __future__ import annotations
 
+import os
+import warnings
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -19,13 +21,17 @@ import pytest
 def posenc_audit() -> Callable[..., Any]:
     """A function that audits a model, fails the test if something is wrong, and returns the report."""
 
-    def run(model: Any, *, require: Iterable[str] = (), **options: Any) -> Any:
+    def run(
+        model: Any, *, require: Iterable[str] = (), baseline: str | os.PathLike[str] | None = None, **options: Any
+    ) -> Any:
         """Audits a model.
 
         Args:
             model: as for `posenc.audit.audit`.
             require: names of tests that must apply and pass; the others must not fail.
-            options: as for `posenc.audit.audit`: only, more, reference, configuration, …
+            baseline: a file of known failures, as `report.to_baseline(path)` writes it: what it names may fail, and
+                is named in a warning once it fails no more.
+            options: as for `posenc.audit.audit`: only, more, reference, configuration, causal, …
 
         Returns:
             The report.
@@ -34,9 +40,12 @@ def posenc_audit() -> Callable[..., Any]:
 
         __tracebackhide__ = True
         report = audit(model, **options)
+        known = report.against(baseline) if baseline is not None else None
         require = [require] if isinstance(require, str) else list(require)
-        wrong = [f for f in report if not f.passed or not report.tried]
-        wrong += [f for f in map(report.__getitem__, require) if f.verdict == "does not apply"]
+        wrong = [f for f in report if not f.passed or not report.tried] if known is None else list(known.new)
+        wrong += [f for f in map(report.__getitem__, require) if not f.asked]
+        if known is not None and known.fixed:
+            warnings.warn(f"fixed: {', '.join(known.fixed)}. Take them out of {os.fspath(baseline)}", stacklevel=2)  # type: ignore[arg-type]
         if wrong:
             pytest.fail("\n".join(map(str, wrong)), pytrace=False)
         return report

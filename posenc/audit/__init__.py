@@ -15,6 +15,7 @@ from posenc._lazy import lazy
 if TYPE_CHECKING:
     from posenc.audit.adapters.called import adapt
     from posenc.audit.adapters.protocol import Adapter, Refused
+    from posenc.audit.baseline import Changes
     from posenc.audit.comparison.asked import compare
     from posenc.audit.comparison.result import Comparison, Difference
     from posenc.audit.identification.asked import identify
@@ -26,12 +27,13 @@ if TYPE_CHECKING:
     from posenc.configs import Reading, read_config
 
 __all__ = [
-    "Adapter", "Comparison", "Difference", "Finding", "FoundBias", "FoundRotation", "Reading", "Refused", "Report",
-    "Verdict", "adapt", "audit", "compare", "identify", "read_config",
+    "Adapter", "Changes", "Comparison", "Difference", "Finding", "FoundBias", "FoundRotation", "Reading", "Refused",
+    "Report", "Verdict", "adapt", "audit", "compare", "identify", "read_config",
 ]  # fmt: skip
 
 _get, _ = lazy(__name__, {
     "posenc.audit.adapters.called": "adapt", "posenc.audit.adapters.protocol": "Adapter Refused",
+    "posenc.audit.baseline": "Changes",
     "posenc.audit.comparison.asked": "compare", "posenc.audit.comparison.result": "Comparison Difference",
     "posenc.audit.identification.asked": "identify", "posenc.audit.identification.biases": "FoundBias",
     "posenc.audit.identification.rotation": "FoundRotation",

@@ -17,12 +17,11 @@ import inspect
 import json
 import os
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from posenc.audit.errors import error_line, first_line
-from posenc.configs import Reading, read_config
+from posenc.configs import read_config
 from posenc.configs.printable import printable
 
 PASSED, FAILED, CANNOT = 0, 1, 2
@@ -30,15 +29,18 @@ PASSED, FAILED, CANNOT = 0, 1, 2
 ABOUT = """Asks a model the questions that find positional bugs, and says what fails, why, and where to look.
 
 WHAT is one of
-  a folder with a config.json: a tiny model with the same mechanisms and random weights is built by transformers;
-  --weights takes the weights of the folder (safetensors). Nothing in the folder is executed.
+  a folder with a config.json: a tiny model of the class that it names first in architectures, with the same
+  mechanisms and random weights, is built by transformers; --weights takes the weights of the folder (safetensors).
+  Nothing in the folder is executed. Of an encoder-decoder both halves are asked.
   MODULE:OBJECT, such as my.package:model: a torch module, a function of tokens (B, L), a posenc.audit.Adapter,
   or a class or function without arguments that makes one. It is imported, so its code runs.
 
 Do not call `python -m` inside a folder from elsewhere: Python itself looks for modules there first. posenc-audit does
 not, and neither does `python -P -m`.
 
-The exit status is 0 if nothing fails, 1 if something does, 2 if the audit cannot run or no test applies."""
+The exit status is 0 if nothing fails, 1 if something does, 2 if the audit cannot run or no test applies. With
+--baseline it is 0 if nothing fails that the file does not name. What was not asked, timed out or could hardly be seen
+stands in the first line of the report."""
 
 
 class Cannot(Exception):
@@ -86,12 +88,19 @@ def parser() -> argparse.ArgumentParser:
         help="name what differs between two: MODULE:OBJECT, a folder with weights, or a dump (.npz, .safetensors)",
     )  # fmt: skip
     command.add_argument("--only", metavar="TESTS", help="names of tests, with commas between them")
+    command.add_argument(
+        "--causal", choices=("auto", "yes", "no"), default="auto",
+        help="yes for a decoder, no for an encoder (default: what the configuration or the model says)",
+    )  # fmt: skip
     command.add_argument("--more", action="store_true", help="tests that take longer or are rarely needed, too")
     command.add_argument("--weights", action="store_true", help="keep the weights as they are; draw none")
     command.add_argument(
         "--json", metavar="FILE", help="write all findings as JSON; - is the terminal, without the table"
     )
     command.add_argument("--html", metavar="FILE", help="write a page that needs nothing else, for a bug report")
+    command.add_argument("--baseline", metavar="FILE", help="known failures pass, new ones fail, fixed ones are named")
+    command.add_argument("--write-baseline", metavar="FILE", help="write what fails today as known failures")
+    command.add_argument("--vocabulary", type=int, help="how many tokens there are (default: what the model tells)")
     command.add_argument("--config", action="store_true", help="only read the folder's config.json; needs no torch")
     command.add_argument("--knobs", action="store_true", help="look for fields of the config.json that are never read")
     command.add_argument("--tokens", type=int, default=24, help="length of the text (default: 24)")
@@ -112,15 +121,20 @@ def _list() -> int:
 
 
 def _audit(args: argparse.Namespace) -> int:
+    from posenc.audit.baseline import changes, read_baseline
     from posenc.audit.report import Report
     from posenc.audit.run import audit
 
     only = None if args.only is None else [name.strip() for name in args.only.split(",") if name.strip()]
     options: dict[str, Any] = {"tokens": args.tokens, "seed": args.seed, "seconds": args.seconds, "only": only}
+    options["causal"] = {"auto": None, "yes": True, "no": False}[args.causal]
     if args.weights:
         options["randomise"] = False
+    if args.vocabulary is not None:
+        options["vocabulary"] = args.vocabulary
+    known = read_baseline(args.baseline) if args.baseline else None  # before anything runs
     with contextlib.redirect_stdout(sys.stderr if args.json == "-" else sys.stdout):  # what is imported may print
-        model, options["configuration"], notes = _model(args)
+        model, notes = _model(args)
     report = audit(model, more=args.more, progress=None if args.quiet else _progress(), **options)
     report = Report(report.findings, report.facts, (*notes, *report.notes))
     if args.html:
@@ -133,6 +147,12 @@ def _audit(args: argparse.Namespace) -> int:
         print(report.text(min(140, max(80, os.get_terminal_size().columns)) if sys.stdout.isatty() else 118))
     if not report.tried:
         raise Cannot("no test that was asked for applies to this model, so nothing was tried")
+    if args.write_baseline:
+        report.to_baseline(args.write_baseline)
+    if known is not None:
+        found = changes(report, known)
+        print(f"beside {args.baseline}: {found}", file=sys.stderr if args.json == "-" else sys.stdout)
+        return PASSED if found.passed else FAILED
     return PASSED if report.passed else FAILED
 
 
@@ -163,11 +183,11 @@ def _side(what: str) -> Any:
     return _transformers("tiny").load(path) if path.exists() else imported(what)
 
 
-def _model(args: argparse.Namespace) -> tuple[Any, Reading | None, tuple[str, ...]]:
-    """The model that is named, what its configuration says of angles and windows, and notes about how it was made."""
+def _model(args: argparse.Namespace) -> tuple[Any, tuple[str, ...]]:
+    """The model that is named, and notes about how it was made."""
     path = Path(args.what)
     if not path.exists():
-        return imported(args.what), None, ()
+        return imported(args.what), ()
     builder = _transformers("tiny")
     notes: tuple[str, ...] = ()
     if args.weights:
@@ -175,11 +195,7 @@ def _model(args: argparse.Namespace) -> tuple[Any, Reading | None, tuple[str, ..
     else:
         small = builder.tiny(path)
         model, notes = small.model, small.notes
-    try:
-        reading = replace(read_config(model.config), scheme="unknown")  # what a shift does is for the tests to say
-    except Exception:  # a field that cannot be read is the business of --config
-        reading = None
-    return model, reading, tuple(f"{note[:1].upper()}{note[1:].rstrip('.')}." for note in notes)
+    return model, tuple(f"{note[:1].upper()}{note[1:].rstrip('.')}." for note in notes)
 
 
 def imported(what: str) -> Any:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import io
 import re
 import time
-import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -16,22 +14,13 @@ from posenc.audit.adapters.copies import copied
 from posenc.audit.adapters.protocol import Adapter
 from posenc.audit.checks import measure
 from posenc.audit.probe import Measurement, Probe
+from posenc.audit.silence import quiet
 
+FILLING = ("step", "step_ids", "chunks", "chunks_ids", "chunk_sizes")
+"""Tests whose texts have to be longer than a window."""
+SINGLE = ("shift_single",)
+"""Tests that are about float32."""
 DTYPE = re.compile(r"dtype|[Dd]ouble|same type|Half|[Ff]loat|not implemented for")
-
-
-@contextlib.contextmanager
-def quiet(printed: io.StringIO) -> Iterator[None]:
-    """No gradients, no warnings, nothing printed but into `printed`, and the random state as before."""
-    with (
-        contextlib.redirect_stdout(printed),
-        contextlib.redirect_stderr(io.StringIO()),
-        warnings.catch_warnings(),
-        torch.random.fork_rng(devices=[]),
-        torch.no_grad(),
-    ):
-        warnings.simplefilter("ignore")
-        yield
 
 
 class Measures:
@@ -41,10 +30,13 @@ class Measures:
         probe: The model and its text.
         expects: "relative", "absolute" or "none", where somebody says what positions should do.
         reach: How far a token may act, where somebody says that all layers have a window.
+        causal: Whether tokens may see only what lies before them. Default: what the adapter says.
     """
 
-    def __init__(self, probe: Probe, *, expects: str | None = None, reach: int | None = None) -> None:
-        self.probe, self.expects, self.reach = probe, expects, reach
+    def __init__(
+        self, probe: Probe, *, expects: str | None = None, reach: int | None = None, causal: bool | None = None
+    ) -> None:
+        self.probe, self.expects, self.reach, self.causal = probe, expects, reach, causal
         self.tolerance = probe.tolerance
         self._said = io.StringIO()
         self.in_single: list[str] = []
@@ -52,6 +44,7 @@ class Measures:
         self._single: Probe | None = None
         self._variants: Mapping[str, Adapter] | None = None
         self._known: dict[str, Measurement] = {}
+        self._errors: dict[str, str] = {}
 
     def __getitem__(self, name: str) -> Measurement:
         if name not in self._known:
@@ -72,10 +65,27 @@ class Measures:
         off = self[name].off
         return off is not None and not off <= self.tolerance
 
+    def raised_before(self, measured: Measurement) -> str:
+        """The test, asked before, that raised the same error; "" if none did: one mistake is one row."""
+        message = re.sub(r"\d+", "#", measured.refused or "")
+        first = self._errors.setdefault(message, measured.name)
+        return "" if first == measured.name else first
+
     def knows(self, attribute: str) -> bool | None:
-        """What the adapter says of the model: `causal`, `recurrent`, `packs`; None if it does not say."""
+        """What the adapter says of the model: `causal`, `recurrent`, `packs`; None if it does not say.
+
+        Who asks for the audit knows better than the adapter whether it should be causal.
+        """
+        if attribute == "causal" and self.causal is not None:
+            return self.causal
         answer = getattr(self.probe.adapter, attribute, None)
         return None if answer is None else bool(answer)
+
+    @property
+    def double(self) -> bool:
+        """Whether weights are in float64, which casts to 16 bits may leave alone."""
+        module = self.probe.adapter.module
+        return module is not None and any(p.dtype == torch.float64 for p in module.parameters())
 
     @property
     def printed(self) -> int:
@@ -101,11 +111,23 @@ class Measures:
                 return words
         return ""
 
+    def _window(self) -> int:
+        """How many tokens a layer with a window sees: as the configuration says, or at most, as `reach` shows."""
+        backs = [layer.back for layer in self.probe.layers if layer.back not in (None, -1)]
+        if backs or self.probe.layers:
+            return max(backs, default=-1) + 1
+        details = self["reach"].details
+        far = details.get("far", 0)
+        return far + 1 if 0 < far < details["room"] - 1 else 0
+
     def _measured(self, name: str) -> Measurement:
+        if name in FILLING and getattr(self.probe.adapter, "step", None) is not None:
+            self.probe.window = self._window()
         with quiet(self._said):
             if name not in ("again", "again_seeded", "fresh") and "fresh" in self._known and self.bad("fresh"):
                 self.probe.refresh()
-            measured = measure(name, self._timed(self.probe))
+            single = self._in_single() if name in SINGLE and self.double else None
+            measured = measure(name, self._timed(single or self.probe))
             odd = (measured.off is not None and measured.off != measured.off) or (
                 measured.raised and DTYPE.search(str(measured.refused))
             )
@@ -122,6 +144,8 @@ class Measures:
             try:
                 self._single = Probe(copied(self.probe.adapter, torch.float32), **self._same())
                 self._single.reference, self._single.angles = self.probe.reference, self.probe.angles
+                self._single.reading = self.probe.reading
+                self._single.layers, self._single.rotations = self.probe.layers, self.probe.rotations
             except Exception:  # then float64 has to do
                 return None
         return self._single

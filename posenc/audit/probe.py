@@ -36,8 +36,12 @@ class Measurement:
     note: str = ""
     raised: bool = False
     """Whether `refused` is an exception of the model, and no refusal."""
+    slow: bool = False
+    """Whether it was stopped since it took too long."""
     details: dict[str, Any] = field(default_factory=dict)
     """What the verdict may need besides."""
+    places: str = ""
+    """For each token that was compared, "." where logits agree and "x" where they do not."""
 
 
 class Probe:
@@ -59,10 +63,24 @@ class Probe:
         self.deadline = float("inf")
         self.low = min(10, adapter.vocabulary // 8)  # the first tokens often have a meaning: padding, end of text
         self._room: int | None = None
+        self._longer: Probe | None = None
+        self.seen: list[Any] = [0.0, ""]
+        """The largest change that a test has seen so far, and its places."""
+        self._picky: str | None = None
         self.reference: Adapter | None = None
         """A model that should give the same."""
+        self.originals: tuple[Adapter, Adapter] | None = None
+        """Model and reference with weights of their own, where those of the same names differ."""
         self.angles: list[list[float]] = []
         """By kind of layer, the angles by which pairs of channels should turn from one position to the next."""
+        self.rotations: Sequence[Any] = ()
+        """The rotations that these angles are of, as `posenc.configs` has them; empty where angles alone are given."""
+        self.layers: Sequence[Any] = ()
+        """What each layer that attends should do, in order; see `checks.schedule`."""
+        self.reading: Any = None
+        """What the configuration says, as a `posenc.configs.Reading`; None without one."""
+        self.window = 0
+        """How many tokens a layer sees, the largest number of all layers with a window; 0 if that is not known."""
         self.first = 0
         """The position of a model's own first token: some count from another number than 0."""
         self.x = self.text(tokens)
@@ -76,6 +94,7 @@ class Probe:
     def logits(self, tokens: Tensor, positions: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
         """Logits (B, L, V); raises Unfit if they have another shape, and Slow after the deadline."""
         self.in_time()
+        self._believed(positions, mask)
         out = logits_of(ask(self.adapter.logits, tokens, positions, mask))
         if out.shape[:2] != tokens.shape:
             raise Unfit(_wrong(tokens, out))
@@ -91,6 +110,7 @@ class Probe:
     ) -> tuple[Tensor, Any]:
         """Logits of a text that goes through the cache in parts of these sizes, and the last state."""
         step = self.able("step", "takes no cache as an argument")
+        self._believed(positions, mask)
         tokens = self.x if tokens is None else tokens
         outs, done = [], 0
         for size in sizes:
@@ -107,6 +127,13 @@ class Probe:
                 raise Unfit(_wrong(tokens[:, part], out))
             outs.append(out)
         return torch.cat(outs, 1), state
+
+    def _believed(self, positions: Tensor | None, mask: Tensor | None) -> None:
+        """Refuses what an adapter says it does not take: one that ignores it would seem to be wrong, or right."""
+        if positions is not None and not self.adapter.takes_positions:
+            raise Refused("takes no positions")
+        if mask is not None and not self.adapter.takes_mask:
+            raise Refused("takes no mask of real tokens")
 
     def able(self, name: str, otherwise: str) -> Any:
         """A method that an adapter may have, which gets copies as in `ask`; raises Refused where it has none."""
@@ -184,11 +211,53 @@ class Probe:
                 self._room = self.n
         return self._room
 
+    @property
+    def picky(self) -> str:
+        """Why texts of other lengths raise an error, for a model that takes some lengths alone; "" for others."""
+        if self._picky is None:
+            self._picky = ""
+            for n in (self.n - 1, self.n - 2):
+                try:
+                    self.logits(self.text(n, seed=2))
+                    break
+                except ENDS:
+                    continue
+                except Exception:  # other errors are no matter of lengths
+                    break
+            else:
+                self._picky = f"takes texts of some lengths alone: of {self.n} tokens, and not of {self.n - 1}"
+        return self._picky
+
+    @property
+    def filling(self) -> Probe:
+        """This one, or one with a text long enough that a window closes, in chunks that are longer than it."""
+        wanted = 2 * self.window + 8 if self.window else 0
+        if wanted <= self.n or self.room <= self.n:
+            return self
+        if self._longer is None:
+            self._longer = Probe(
+                self.adapter, tokens=min(wanted, self.room), seed=self.seed, tolerance=self.tolerance,
+                seconds=self.seconds,
+            )  # fmt: skip
+        self._longer.deadline, self._longer.seen = self.deadline, self.seen
+        return self._longer
+
     # ---- sizes -------------------------------------------------------------------------------------------------------
 
-    def off(self, out: Tensor, reference: Tensor) -> float:
-        """The largest change over the root mean square of the reference; NaN where either is not finite."""
-        return deviation(out, reference)
+    def off(self, out: Tensor, reference: Tensor, first: int = 0) -> float:
+        """The largest change over the root mean square of the reference; NaN where either is not finite.
+
+        Args:
+            out: (B, L, V), or without the axis of places.
+            reference: Of the same shape.
+            first: The place in the text of the first token that is compared. Default: 0.
+        """
+        size = deviation(out, reference)
+        if out.ndim == 3 and out.shape == reference.shape and not size <= self.seen[0]:
+            wrong = per_place(out, reference)
+            marks = "".join("." if float(each) <= self.tolerance else "x" for each in wrong)
+            self.seen[:] = [float("inf") if size != size else size, "." * first + marks]
+        return size
 
 
 def deviation(out: Tensor, reference: Tensor) -> float:
@@ -197,6 +266,12 @@ def deviation(out: Tensor, reference: Tensor) -> float:
     if not bool(a.isfinite().all() & b.isfinite().all()):
         return float("nan")
     return float((a - b).abs().max() / b.square().mean().sqrt().clamp(min=1e-12)) if a.numel() else 0.0
+
+
+def per_place(out: Tensor, reference: Tensor) -> Tensor:
+    """The largest change at each place, over the root mean square of the reference: (L,)."""
+    a, b = out.detach().double().cpu(), reference.detach().double().cpu()
+    return (a - b).abs().amax((0, 2)) / b.square().mean().sqrt().clamp(min=1e-12)
 
 
 def _wrong(tokens: Tensor, out: Tensor) -> str:

@@ -12,11 +12,21 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from posenc._atomic import atomic
+from posenc.audit.baseline import Changes, changes, read_baseline, write_baseline
 from posenc.audit.verdict import Finding, Verdict
 from posenc.configs.printable import in_json, printable
 from posenc.pictures.table import Table
 
 WIDTH = 118
+AREAS = {
+    "positions": ("arange", "shift", "stretch"),
+    "padding": ("right_pad", "left_pad", "left_pad_ids", "rows"),
+    "a cache": ("step", "step_ids", "step_left", "chunks", "chunks_ids", "reorder", "crop"),
+    "generation": ("generate", "generate_left", "generate_nocache", "static", "beams"),
+    "packing": ("packed_ids", "packed_default"),
+}
+"""What tests are about, in a word."""
+STRIP = "In strips, a dot is a token whose logits agree, and an x one whose logits do not."
 
 
 @dataclass(frozen=True)
@@ -51,8 +61,8 @@ class Report:
 
     @property
     def tried(self) -> bool:
-        """Whether any test applied. Where none did, nothing is known of the model."""
-        return any(finding.verdict != Verdict.NOT_APPLICABLE for finding in self.findings)
+        """Whether any test has an answer. Where none has, nothing is known of the model."""
+        return any(finding.asked for finding in self.findings)
 
     @property
     def passed(self) -> bool:
@@ -67,7 +77,7 @@ class Report:
     def require(self, *names: str) -> None:
         """Raises AssertionError unless these tests ran and nothing is wrong; of all tests, if none is named.
 
-        A test that is named and does not apply is not passed: nothing was tried.
+        A test that is named and does not apply, or ran out of time, is not passed: nothing is known.
 
         Args:
             *names: Names of tests. Default: all that apply, and one has to apply.
@@ -77,26 +87,57 @@ class Report:
             KeyError: If the report has no test of a name.
         """
         wanted = [self[name] for name in names] or list(self.findings)
-        missing = [f for f in wanted if (names or not self.tried) and f.verdict == Verdict.NOT_APPLICABLE]
+        missing = [f for f in wanted if (names or not self.tried) and not f.asked]
         wrong = [f for f in wanted if not f.passed or f in missing]
         if wrong or not self.findings:
             raise AssertionError("\n".join(map(str, wrong)) or "the report has no tests")
+
+    def against(self, baseline: str | os.PathLike[str]) -> Changes:
+        """What is new, known and fixed beside a file of known failures.
+
+        Args:
+            baseline: A file that `to_baseline` wrote.
+
+        Returns:
+            Its `passed` says whether nothing fails that did not fail before; print it for the rest.
+        """
+        return changes(self.findings, read_baseline(baseline))
+
+    def to_baseline(self, path: str | os.PathLike[str]) -> str:
+        """Writes what fails today into a file of known failures.
+
+        Args:
+            path: The file, written whole or not at all.
+
+        Returns:
+            The text.
+        """
+        return write_baseline(self.findings, path, str(self.facts.get("model", "")))
 
     def table(self) -> Table:
         """The report as a table.
 
         Returns:
-            A row for each test that applies, with what it means and where to look. Below stand the tests that do not
-            apply, and why.
+            A row for each test that was asked, failures first, with what it means and where to look. Below stand the
+            tests that were not asked, and why.
         """
-        shown = [f for f in self.findings if f.verdict != Verdict.NOT_APPLICABLE]
-        rows = [(f.name, f.verdict.value, f.size or None, printable(f.meaning)) for f in shown]
+        shown = [f for f in self._sorted() if f.verdict != Verdict.NOT_APPLICABLE]
+        rows = [(f.name, f.verdict.value, f.size or None, printable(_told(f))) for f in shown]
         caption = printable(f"{self.facts.get('model', 'model')}: {self.summary}")
         columns = ["test", "verdict", "off", "what it means, and where to look"]
-        return Table(columns, rows, caption=caption, note=printable(" ".join([*self.notes, *self._left_out()])))
+        return Table(columns, rows, caption=caption, note=printable(" ".join(self._remarks())))
+
+    def _remarks(self) -> list[str]:
+        """What stands below the table."""
+        strip = [STRIP] if any(f.places for f in self.findings) else []
+        return [*strip, *self.notes, *self._left_out()]
+
+    def _sorted(self) -> list[Finding]:
+        """Failures first, then what follows from them, and the rest as it was asked."""
+        return sorted(self.findings, key=lambda f: 2 if f.passed else int(f.follows))
 
     def _left_out(self) -> list[str]:
-        """Which tests do not apply, by the reason."""
+        """Which tests were not asked, by the reason."""
         reasons: dict[str, list[str]] = {}
         for f in self.findings:
             if f.verdict == Verdict.NOT_APPLICABLE:
@@ -104,26 +145,47 @@ class Report:
         if not reasons:
             return []
         told = "; ".join(f"{', '.join(names)} ({why[:1].lower()}{why[1:]})" for why, names in reasons.items())
-        return [f"Not applicable: {told}."]
+        return [f"Not asked: {told}."]
 
     @property
     def summary(self) -> str:
-        """How many tests there are and which fail, in one line."""
+        """How many tests there are and which fail, in one line, and what is not known."""
         count = {verdict: sum(f.verdict == verdict for f in self.findings) for verdict in Verdict}
         bad = [f.name for f in self.failures]
         words = {
             Verdict.PASS: ("passes", "pass"),
             Verdict.PROPERTY: ("is a property of the scheme", "are properties of the scheme"),
-            Verdict.NOT_APPLICABLE: ("does not apply", "do not apply"),
         }
         rest = [f"{count[verdict]} {forms[count[verdict] > 1]}" for verdict, forms in words.items() if count[verdict]]
         fail = "fails" if len(bad) == 1 else "fail"
-        later = [f.name for f in self.failures if f.cause.startswith("It follows from")]
-        named = [name for name in bad if name not in later] or bad
+        named = [f.name for f in self.failures if not f.follows] or bad
         failing = ", ".join(named) + (f", and {len(bad) - len(named)} that follow" if len(named) < len(bad) else "")
-        good = "nothing fails" if self.tried else "no test applies"
-        begin = f"{len(bad)} of {len(self.findings)} tests {fail} ({failing})" if bad else good
-        return "; ".join([begin, *([", ".join(rest)] if rest else [])])
+        begin = f"{len(bad)} of {len(self.findings)} tests {fail} ({failing})" if bad else self._good()
+        return "; ".join([begin, *([", ".join(rest)] if rest else []), *self._unknown()])
+
+    def _good(self) -> str:
+        """What may be said where nothing fails: not more than was asked."""
+        if not self.tried:
+            return "no test applies"
+        answered = all((f.asked or f.idle) and f.verdict != Verdict.BLIND for f in self.findings)
+        return "nothing fails" if answered else "nothing fails of what was asked"
+
+    def _unknown(self) -> list[str]:
+        """What is not known of the model, in words."""
+        names = {v: [f.name for f in self.findings if f.verdict == v and not f.idle] for v in Verdict}
+        said = []
+        if blind := names[Verdict.BLIND]:
+            said.append(f"nearly blind with these weights ({', '.join(blind)})")
+        if slow := names[Verdict.TIMED_OUT]:
+            said.append(f"timed out: {', '.join(slow)}")
+        if left := names[Verdict.NOT_APPLICABLE]:
+            there = {f.name for f in self.findings}
+            areas = {words: {*tests} & there for words, tests in AREAS.items()}
+            whole = {words: tests for words, tests in areas.items() if len(tests) > 1 and tests <= {*left}}
+            rest = [name for name in left if not any(name in tests for tests in whole.values())]
+            few = rest if len(rest) <= 4 else [f"{len(rest)} more"]
+            said.append(f"not asked: {', '.join([*whole, *few])}")
+        return said
 
     def to_json(self, path: str | os.PathLike[str] | None = None) -> str:
         """All of it as JSON.
@@ -143,6 +205,9 @@ class Report:
                 "off": f.off if f.off is None or math.isfinite(f.off) else str(f.off),
                 "cause": f.cause,
                 "look": f.look,
+                "first": f.first,
+                "places": f.places,
+                "reproduction": f.reproduction,
             }
             for f in self.findings
         ]
@@ -167,7 +232,7 @@ class Report:
         """
         title = html.escape(f"Positional audit of {self.facts.get('model', 'a model')}")
         facts = "".join(f"<dt>{html.escape(str(k))}</dt><dd>{html.escape(str(v))}</dd>" for k, v in self.facts.items())
-        notes = "".join(f"<p>{html.escape(note)}</p>" for note in self.notes)
+        notes = "".join(f"<p>{html.escape(note)}</p>" for note in self._remarks())
         page = (
             f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
             f'<meta name="viewport" content="width=device-width, initial-scale=1"><style>{STYLE}</style></head>\n'
@@ -182,9 +247,12 @@ class Report:
             f"<td>{f.verdict.value}</td><td>{f.size}</td><td>{html.escape(f.question)}"
             + (f"<br>{html.escape(f.cause)}" if f.cause else "")
             + (f"<br><b>Look at:</b> {html.escape(f.look)}" if f.look else "")
+            + (f"<br>{html.escape(_strip(f))}" if f.places else "")
+            + (f"<details><summary>In plain torch</summary><pre>{html.escape(f.reproduction)}</pre></details>"
+               if f.reproduction else "")
             + "</td></tr>\n"
-            for f in self.findings
-        )
+            for f in self._sorted() if f.verdict != Verdict.NOT_APPLICABLE
+        )  # fmt: skip
         head = "".join(f'<th scope="col">{name}</th>' for name in ("test", "verdict", "off", "question and cause"))
         return f"<table><thead><tr>{head}</tr></thead><tbody>\n{body}</tbody></table>"
 
@@ -210,11 +278,26 @@ class Report:
         return {**bundle, "text/plain": repr(self)}
 
 
+def _strip(f: Finding) -> str:
+    """The tokens that were compared, and the first that is wrong."""
+    if f.first is None:
+        return ""
+    wrong = f.places.count("x")
+    return f"{wrong} of {len(f.places)} tokens differ, from token {f.first} on: {f.places}"
+
+
+def _told(f: Finding) -> str:
+    """What a row means, with the tokens that are wrong."""
+    return " ".join(filter(None, (f.meaning, _strip(f))))
+
+
 STYLE = (
     "body{font:16px/1.5 system-ui,sans-serif;max-width:70rem;margin:2rem auto;padding:0 1rem;color:#1a1a1a;"
     "background:#fff}table{border-collapse:collapse;width:100%}th,td{text-align:left;vertical-align:top;"
     "padding:.4rem .6rem;border-bottom:1px solid #ccc}td:nth-child(3){text-align:right;white-space:nowrap}"
     ".fails td:nth-child(2),.error td:nth-child(2){color:#a30000;font-weight:bold}.pass td:nth-child(2){color:#006100}"
+    ".blind td:nth-child(2),.timed_out td:nth-child(2){color:#7a4b00;font-weight:bold}"
+    "pre{overflow:auto;font-size:.85rem}"
     "dl{display:grid;grid-template-columns:max-content 1fr;gap:.2rem 1rem}dt{font-weight:bold}dd{margin:0}"
 )
 

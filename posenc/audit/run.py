@@ -3,26 +3,31 @@
 from __future__ import annotations
 
 import difflib
+import importlib
 import io
 import time
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 from torch import nn
 
 from posenc._version import __version__
-from posenc.audit.adapters.called import adapt
+from posenc.audit.adapters.called import adapt, in_halves, of_transformers
 from posenc.audit.adapters.copies import Uncopied, copied, module_of
 from posenc.audit.adapters.protocol import TURN, Adapter, Unfit, endings
 from posenc.audit.causes import comparable, judge
+from posenc.audit.causes.sight import UNSEEN, encoder
 from posenc.audit.checks import CHECKS, measure
+from posenc.audit.checks.schedule import Layered, layers_of
 from posenc.audit.config import Reading, read_config
 from posenc.audit.errors import error_line
-from posenc.audit.measures import Measures, quiet
+from posenc.audit.measures import Measures
 from posenc.audit.probe import ENDS, Probe
 from posenc.audit.report import Report
+from posenc.audit.reproduction import reproduction
+from posenc.audit.silence import quiet
 from posenc.audit.verdict import Finding
 from posenc.audit.weights import randomise as draw
 
@@ -50,18 +55,26 @@ def audit(
     seconds: float = 8.0,
     progress: Callable[[str, int, int], None] | None = None,
     configuration: Any = None,
+    causal: bool | None = None,
+    vocabulary: int | None = None,
 ) -> Report:
     """Asks a model the questions that find positional bugs.
 
     The model itself stays as it is: a copy gets new weights, at which positions matter, and float64 where that runs.
     Audits in several threads wait for one another, since output, warnings and the random seed are the process's.
 
+    An encoder-decoder of transformers is asked in halves: its decoder, with a source that stays the same, and its
+    encoder, whose tests are called "encoder.right_pad" and so on.
+
     Args:
         model: As for `adapt`: a module, a model of transformers, a function of tokens, or an `Adapter`.
-        only: Names of tests. Default: all. If the model's answers cannot be compared, `again` is reported as well.
+        only: Names of tests, with "encoder." before them for that half alone. Default: all. If the model's answers
+            cannot be compared, `again` is reported as well.
         more: Whether to run tests that take longer or are rarely needed, too. Default: False.
-        reference: A model or function that should give the same logits, and gets the same weights if it has parameters
-            of the same names; or the angles by which pairs of channels should turn from one position to the next.
+        reference: A model or function that should give the same logits, and gets the same new weights if it has
+            parameters of the same names; or the angles by which pairs of channels should turn from one position to the
+            next. Both keep their own weights where no new ones are drawn, and after a conversion, whose weights are the
+            same numbers in another order.
         tokens: Length of the text, 8 or more. It is shorter where the model raises an error. Default: 24.
         seed: Seed of texts and weights. Default: 0.
         tolerance: Changes below it, over the root mean square of the logits, are rounding. Default: 1e-3.
@@ -70,6 +83,11 @@ def audit(
         seconds: How long one test may take. Default: 8.0.
         progress: Called before each test with its name, its number from 0, and how many there are.
         configuration: What the model should be: a dict, a path or a `Reading`, as `read_config` takes and returns them.
+            Default: for a model of transformers the angles, windows and rotating layers of its `config`.
+        causal: True for a decoder, whose tokens see only what lies before them, and False for an encoder. Default: what
+            the model's configuration says, or its attribute `causal`; where nobody says it, whether a later token
+            changes earlier logits decides.
+        vocabulary: How many different tokens there are. Default: what the model itself tells.
 
     Returns:
         The report.
@@ -88,11 +106,10 @@ def audit(
     options = {"tokens": tokens, "seed": seed, "tolerance": tolerance, "seconds": seconds}
     with TURN:
         try:
-            with quiet(io.StringIO()):
-                should = expected(configuration, reference)
-            names = chosen(only, more, should)
             with endings() as ended:
-                report = _report(model, names, should, randomise, progress, options)
+                report = _whole(
+                    model, only, more, configuration, reference, causal, randomise, progress, options, vocabulary
+                )
             if ended and report.passed:
                 raise Unfit(f"{ended[0]} in one of its calls, so this audit shows nothing")
             return report
@@ -100,8 +117,96 @@ def audit(
             raise Unfit(f"the model ends the program ({error_line(error)}): remove that call") from error
 
 
-def _report(
+def _whole(
     model: Any,
+    only: Iterable[str] | None,
+    more: bool,
+    configuration: Any,
+    reference: Any,
+    causal: bool | None,
+    randomise: bool | str,
+    progress: Callable[[str, int, int], None] | None,
+    options: dict[str, Any],
+    vocabulary: int | None,
+) -> Report:
+    """One report of all parts of a model."""
+    parts, notes = _parts(model)
+    others = _parts(reference)[0] if not isinstance(reference, torch.Tensor | list | tuple | None) else {}
+    with quiet(io.StringIO()):
+        should = {
+            part: expected(
+                (_config_of(model) if configuration is None else configuration) if not part else None,
+                others.get(part) if others else reference,
+                causal if len(parts) == 1 else None,
+            )
+            for part in parts
+        }
+        sources = {part: Source(each, vocabulary=vocabulary) for part, each in parts.items()}
+    only = [only] if isinstance(only, str) else None if only is None else list(only)
+    asked = {part: _of_part(only, part, parts) for part in parts}
+    names = {part: [] if only and not asked[part] else chosen(asked[part], more, should[part]) for part in parts}
+    reports = {
+        part: _report(sources[part], names[part], should[part], randomise, _within(progress, part, names), options)
+        for part in parts
+        if names[part]
+    }
+    first = next(iter(reports.values()))
+    findings = [_of(part, finding) for part, report in reports.items() for finding in report]
+    notes += [f"{part.capitalize()}: {note}" if part else note for part, each in reports.items() for note in each.notes]
+    seconds = round(sum(report.facts["seconds"] for report in reports.values()), 2)
+    return Report(
+        tuple(findings), first.facts | {"model": _name(model), "seconds": seconds}, tuple(dict.fromkeys(notes))
+    )
+
+
+def _parts(model: Any) -> tuple[dict[str, Any], list[str]]:
+    """What is asked, by name: a model as it is under "", and the encoder of an encoder-decoder beside its decoder."""
+    model = getattr(model, "_orig_mod", model)
+    if not in_halves(model):
+        return {"": model}, []
+    parts, why = importlib.import_module("posenc.audit.adapters.hf.halves").halves(model)
+    return parts, [why] if why else []
+
+
+def _config_of(model: Any) -> Reading | None:
+    """What the configuration of a model of transformers says of angles and layers.
+
+    What a shift does is for the tests to say, since a configuration leaves much of its scheme to the class.
+    """
+    model = getattr(model, "_orig_mod", model)
+    if not of_transformers(model):
+        return None
+    try:
+        return replace(read_config(model.config), scheme="unknown")
+    except (ValueError, TypeError):  # a field that cannot be read is the business of `read_config`
+        return None
+
+
+def _of_part(only: list[str] | None, part: str, parts: Mapping[str, Any]) -> list[str] | None:
+    """The tests of one part that are asked for: a name without that of a part is asked of all."""
+    if only is None or len(parts) == 1:
+        return only
+    mine = [name.removeprefix(f"{part}.") if part else name for name in only]
+    return [name for name in mine if name.partition(".")[0] not in parts or "." not in name]
+
+
+def _of(part: str, finding: Finding) -> Finding:
+    return replace(finding, name=f"{part}.{finding.name}") if part else finding
+
+
+def _within(
+    progress: Callable[[str, int, int], None] | None, part: str, names: Mapping[str, list[str]]
+) -> Callable[[str, int, int], None] | None:
+    """Progress of one part, counted among the tests of all."""
+    if progress is None or len(names) == 1:
+        return progress
+    before = sum(len(each) for other, each in names.items() if list(names).index(other) < list(names).index(part))
+    of = sum(map(len, names.values()))
+    return lambda name, n, _: progress(f"{part}.{name}" if part else name, before + n, of)
+
+
+def _report(
+    source: Source,
     names: list[str],
     should: Expected,
     randomise: bool | str,
@@ -112,7 +217,6 @@ def _report(
     begun = time.monotonic()
     notes: list[str] = []
     with quiet(io.StringIO()):
-        source = Source(model)
         if randomise is True or (randomise == "auto" and source.size <= LARGE):
             source.seed = options["seed"]
         if source.seed is not None and (why := _unlike(source, should.reference)):
@@ -122,16 +226,30 @@ def _report(
     probe = _probe(source, notes, **options)
     if source.drawn:
         probe = _livelier(probe, notes, **options)
-    probe.angles = should.angles
+    probe.angles, probe.layers, probe.rotations = should.angles, should.layers, should.rotations
+    probe.reading = should.reading
     if should.reference is not None:
         with quiet(io.StringIO()):
-            probe.reference = _with_weights(should.reference, probe)
-    measures = Measures(probe, expects=should.scheme or getattr(probe.adapter, "scheme", None), reach=should.reach)
+            probe.reference = (
+                _with_weights(should.reference, probe) if source.drawn else _as_it_is(should.reference, probe)
+            )
+            if source.drawn and _reordered(source, should.reference):
+                probe.originals = _originals(source, should.reference, options)
+                notes.append(
+                    "Weights of the same names hold the same numbers in another order, as after a conversion: the "
+                    "reference and the model are compared with the weights that they have."
+                )
+    scheme = should.scheme or getattr(probe.adapter, "scheme", None)
+    measures = Measures(probe, expects=scheme, reach=should.reach, causal=should.causal)
+    if any(layer.back not in (-1, None) for layer in should.layers) and not should.both_sides and encoder(measures):
+        # Windows that were read as those of a causal model are other windows
+        measures.reach = None
+        probe.layers = tuple(replace(each, back=-1, ahead=-1) for each in should.layers)
     findings: list[Finding] = []
     for n, name in enumerate(names):
         if progress is not None:
             progress(name, n, len(names))
-        findings.append(judge(name, measures))
+        findings.append(_shown(judge(name, measures), measures, source.drawn))
     if "again" not in names and not comparable(measures):
         findings.insert(0, judge("again", measures))  # why the others say nothing
     if measures.printed:
@@ -140,7 +258,7 @@ def _report(
         notes.append(f"In float32, since float64 does not run there: {', '.join(measures.in_single)}.")
     module = probe.adapter.module
     facts = {
-        "model": _name(model),
+        "model": _name(source.given),
         "parameters": sum(p.numel() for p in module.parameters()) if module is not None else None,
         "vocabulary": probe.adapter.vocabulary,
         "dtype": str(probe.full.dtype).removeprefix("torch."),
@@ -156,6 +274,14 @@ def _report(
     return Report(tuple(findings), facts, tuple(notes))
 
 
+def _shown(finding: Finding, m: Measures, drawn: bool) -> Finding:
+    """A finding with the places that differ and, where it fails, a script that shows it."""
+    if finding.passed:
+        return finding
+    places = m[finding.name].places
+    return replace(finding, places=places, reproduction=reproduction(finding.name, m.probe, drawn) if places else "")
+
+
 @dataclass(frozen=True)
 class Expected:
     """What somebody says the model should be."""
@@ -163,30 +289,50 @@ class Expected:
     scheme: str | None = None
     """ "relative", "absolute" or "none"."""
     angles: list[list[float]] = field(default_factory=list)
+    rotations: list[Any] = field(default_factory=list)
+    """The rotations that the angles are of."""
+    reading: Reading | None = None
+    """What the configuration says."""
     reach: int | None = None
     """How far a token acts through all windows, if all layers have one."""
     reference: Source | None = None
+    layers: tuple[Layered, ...] = ()
+    """Layers that attend, in order; empty where nobody says which there are."""
+    causal: bool | None = None
+    both_sides: bool = False
+    """Whether windows reach as far ahead as back."""
+
+    @property
+    def biased(self) -> bool:
+        """Whether the configuration names a bias of the distance."""
+        return self.reading is not None and bool(self.reading.slopes or self.reading.buckets)
 
 
-def expected(configuration: Any, reference: Any) -> Expected:
+def expected(configuration: Any, reference: Any, causal: bool | None = None) -> Expected:
     """Reads a configuration, and makes an adapter of a reference; a reference may also be angles, one for each pair."""
-    scheme, angles, reach, other = None, [], None, None
+    scheme, angles, reach, other, both = None, [], None, None, False
+    layers: tuple[Layered, ...] = ()
+    rotations: list[Any] = []
+    read: Reading | None = None
     if configuration is not None:
         reading = configuration if isinstance(configuration, Reading) else read_config(configuration)
-        scheme = SCHEMES.get(reading.scheme)
+        scheme, read = SCHEMES.get(reading.scheme), reading
         frequencies = reading.at(24).frequencies
         turning = {layer.rotation for layer in reading.layers} & set(frequencies)  # a set may be given for no layer
-        angles = [list(each) for kind, each in frequencies.items() if kind in turning or not turning]
+        used = [kind for kind in frequencies if kind in turning or not turning]
+        angles, rotations = [list(frequencies[kind]) for kind in used], [reading.rotations[kind] for kind in used]
         backs = [layer.back for layer in reading.layers if layer.kind not in ("linear", "mlp")]
         if backs and None not in backs and len(backs) == len(reading.layers):
             reach = sum(back for back in backs if back is not None)
+        layers, both = layers_of(reading), any(layer.both_sides for layer in reading.layers)
     if isinstance(reference, torch.Tensor) or (
         isinstance(reference, list | tuple) and reference and all(isinstance(each, int | float) for each in reference)
     ):
         angles = [[float(each) for each in reference]]
+        layers = tuple(replace(each, rates=()) for each in layers)  # what is given counts, whatever a file says
     elif reference is not None:
         other = Source(reference)
-    return Expected(scheme, angles, reach, other)
+    return Expected(scheme, angles, rotations, read, reach, other, layers, causal, both)
 
 
 def chosen(only: Iterable[str] | None, more: bool, should: Expected | None = None) -> list[str]:
@@ -194,7 +340,8 @@ def chosen(only: Iterable[str] | None, more: bool, should: Expected | None = Non
     rows = {name: check for name, check in CHECKS.items() if not check.partner}
     if only is None:
         should = should or Expected()
-        left_out = [name for name in ("reference", "angles") if not getattr(should, name)]
+        needs = {"reference": "reference", "angles": "angles", "schedule": "layers", "bias": "biased"}
+        left_out = [name for name, of in needs.items() if not getattr(should, of)]
         return [name for name, check in rows.items() if (more or not check.more) and name not in left_out]
     only = [only] if isinstance(only, str) else list(only)
     if not only:
@@ -212,9 +359,11 @@ class Source:
     Args:
         model: As for `audit`.
         seed: Seed of new weights. Default: None, which keeps the model's own.
+        vocabulary: How many different tokens there are. Default: what the model itself tells.
     """
 
-    def __init__(self, model: Any, seed: int | None = None) -> None:
+    def __init__(self, model: Any, seed: int | None = None, vocabulary: int | None = None) -> None:
+        self.given, self.vocabulary = model, vocabulary
         self.model = getattr(model, "_orig_mod", model)  # what torch.compile wraps
         self.module = module_of(self.model)
         self.seed = seed
@@ -245,13 +394,13 @@ class Source:
     def adapter(self) -> Adapter:
         """Of a copy in eval mode, with new weights if there is a seed; of the model itself if it cannot be copied."""
         if not self.copies:
-            return adapt(self.model)
+            return adapt(self.model, vocabulary=self.vocabulary)
         model, self._first = self._first if self._first is not None else copied(self.model), None
         module = module_of(model)
         assert self.module is not None and module is not None
         if self.module.training:
             module.eval()
-        adapter = adapt(model)
+        adapter = adapt(model, vocabulary=self.vocabulary)
         if self.drawn:
             draw(module, self.seed or 0)
         return adapter
@@ -313,7 +462,7 @@ def _livelier(probe: Probe, notes: list[str], **options: Any) -> Probe:
     for _ in range(3):
         with quiet(io.StringIO()):
             seen = measure("order", probe).off
-        if seen is None or not 0 < seen < LIVELY:
+        if seen is None or not UNSEEN < seen < LIVELY:
             break
         factor = 0.25 if seen > before else 4.0
         with torch.no_grad():
@@ -355,6 +504,34 @@ def _with_weights(reference: Source, probe: Probe) -> Adapter:
         for name, each in adapter.module.named_parameters():
             each.copy_(ours[name])
     return adapter
+
+
+def _as_it_is(reference: Source, probe: Probe) -> Adapter:
+    """The reference with weights of its own, in the model's dtype where it is a copy."""
+    adapter = reference.adapter()
+    if reference.copies and adapter.module is not None:
+        adapter.module.eval().to(probe.device, probe.full.dtype)
+    return adapter
+
+
+def _reordered(source: Source, reference: Source) -> bool:
+    """Whether weights of the same names have the same values, and some in another order, as after a conversion."""
+    assert source.module is not None and reference.module is not None
+    ours = dict(source.module.named_parameters())
+    pairs = [(p.detach().cpu(), ours[name].detach().cpu()) for name, p in reference.module.named_parameters()]
+    if all(torch.equal(a, b) for a, b in pairs):
+        return False
+    return all(torch.equal(a.flatten().sort().values, b.flatten().sort().values) for a, b in pairs)
+
+
+def _originals(source: Source, reference: Source, options: Mapping[str, Any]) -> tuple[Adapter, Adapter] | None:
+    """Model and reference with the weights that they have, in one precision; None where that does not run."""
+    try:
+        plain = Source(source.given, vocabulary=source.vocabulary)
+        probe = _probe(plain, [], **options)
+        return probe.adapter, _as_it_is(reference, probe)
+    except Exception:  # then drawn weights decide alone
+        return None
 
 
 def _fitting(adapter: Adapter, notes: list[str], *, tokens: int, **options: Any) -> Probe:

@@ -7,6 +7,9 @@ from enum import StrEnum
 
 from posenc.configs.printable import printable
 
+IDLE = ("An encoder:", "A question for encoders", "Has no source beside its text")
+"""How the cause of a test begins that does not concern a model."""
+
 
 class Verdict(StrEnum):
     """What became of one test.
@@ -19,7 +22,11 @@ class Verdict(StrEnum):
     PASS = "pass"
     FAILS = "fails"
     NOT_APPLICABLE = "does not apply"
-    """The model has no such input or ability, and says so."""
+    """The model has no such input or ability, or refuses it in words: nothing was asked."""
+    TIMED_OUT = "timed out"
+    """It took longer than it may: nothing is known."""
+    BLIND = "blind"
+    """With these weights the test, and others with it, would see little."""
     PROPERTY = "property"
     """A change that follows from the scheme, such as an absolute one under a shift."""
     ERROR = "error"
@@ -47,11 +54,30 @@ class Finding:
     """What it means, and the partner that decided."""
     look: str = ""
     """Where to look in the model's code."""
+    places: str = ""
+    """For each token that was compared, "." where logits agree and "x" where they do not."""
+    reproduction: str = ""
+    """Lines of plain torch that show a failure, to be run where `model` is yours."""
 
     @property
     def passed(self) -> bool:
-        """Whether nothing is wrong, as in a pass, a property, and a test that does not apply (see `Report.require`)."""
+        """Whether nothing is wrong, as in a pass, a property, and a test that was not asked (see `Report.require`)."""
         return self.verdict not in (Verdict.FAILS, Verdict.ERROR)
+
+    @property
+    def asked(self) -> bool:
+        """Whether there is an answer: not where a test does not apply, or ran out of time."""
+        return self.verdict not in (Verdict.NOT_APPLICABLE, Verdict.TIMED_OUT)
+
+    @property
+    def idle(self) -> bool:
+        """Whether it does not concern the model, so that nothing is unknown: a cache of an encoder, say."""
+        return self.verdict == Verdict.NOT_APPLICABLE and self.cause.startswith(IDLE)
+
+    @property
+    def follows(self) -> bool:
+        """Whether another failure explains it."""
+        return not self.passed and self.cause.startswith("It follows from")
 
     @property
     def size(self) -> str:
@@ -59,6 +85,11 @@ class Finding:
         if self.off is None:
             return ""
         return "0" if self.off == 0 else f"{self.off:.1e}" if self.off < 1e-3 else f"{self.off:.2g}"
+
+    @property
+    def first(self) -> int | None:
+        """The first token whose logits are wrong; None where no place is."""
+        return self.places.index("x") if "x" in self.places else None
 
     @property
     def meaning(self) -> str:

@@ -28,6 +28,10 @@ MASKS = {  # what real tokens are marked with, where forward has an argument of 
 TURNED = ("mask", "key_padding_mask", "src_key_padding_mask")  # names under which True may as well mean padding
 DECLARED = {"causal": bool, "recurrent": bool, "packs": bool, "scheme": str, "scales": str}
 DOUBLE = re.compile("[Dd]ouble|float64")  # in what a kernel says that has no float64
+LENGTHS = (2, 24, 16, 32, 64)  # tried in turn, until a model can be called
+COUNTS = ("max_new_tokens", "new_tokens", "num_new_tokens", "max_tokens", "num_tokens", "steps")
+"""Names under which a module's own generate takes how many tokens to add."""
+GREEDY = {"do_sample": False, "top_k": 1}  # what makes a loop that draws tokens greedy
 STATES = ("past_key_values", "past_kv", "kv_cache", "cache", "past", "state", "layer_past")
 
 
@@ -35,9 +39,9 @@ class Called:
     """The adapter of a module or function, by the names that its signature has for positions, mask and cache.
 
     Positions go in as (B, L), or as (L,) where the model takes those only. If the module has methods `step`, `reorder`
-    or `crop`, they are used. Otherwise a cache is an argument of forward named as in `STATES`, and comes back beside
-    the logits. Positions or a mask that forward needs are made, and `targets` are given if there is one row of logits
-    without.
+    or `crop`, they are used, and so is a `generate` that takes tokens and how many to add. Otherwise a cache is an
+    argument of forward named as in `STATES`, and comes back beside the logits. Positions or a mask that forward needs
+    are made, and `targets` are given if there is one row of logits without.
 
     Args:
         model: A module, a function, or a method of a module.
@@ -68,8 +72,11 @@ class Called:
         own = {name: callable(getattr(given, name, None)) for name in ("step", "reorder", "crop", "generate")}
         own["step"] = own["step"] and len(_names(given.step)) >= 2
         self.step = self._own_step if own["step"] else self._state_step if self.state_name else None
+        self.count_name = next((name for name in COUNTS if own["generate"] and name in _names(given.generate)), None)
+        self.generate = self._own_generate if self.count_name else None
         self.reorder = given.reorder if own["reorder"] and own["step"] else None
         self.crop = given.crop if own["crop"] and own["step"] else None
+        self.logits_of_embeddings = self._of_embeddings if "inputs_embeds" in names and self._table() else None
         for name, expected in DECLARED.items():
             if isinstance(value := getattr(given, name, None), expected):
                 setattr(self, name, value)
@@ -99,6 +106,21 @@ class Called:
         if self.targets:
             given = given | {"targets": tokens}
         return ask(self.model, tokens, **given)
+
+    def _table(self) -> Any:
+        """The module that embeds tokens, where there is one."""
+        module: Any = self.module
+        if callable(getattr(module, "get_input_embeddings", None)):
+            return module.get_input_embeddings()
+        return next((m for m in (module or nn.Module()).modules() if isinstance(m, nn.Embedding)), None)
+
+    def _of_embeddings(self, tokens: Tensor, positions: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
+        """Logits with the rows of the model's own table given in place of tokens."""
+        self._settle(tokens, positions, mask)
+        given: dict[str, Any] = {**self._positions(positions, self.position_name), **self._mask(mask, self.mask_name)}
+        if self.use_cache and self.state_name is not None:
+            given["use_cache"] = False
+        return logits_of(ask(self.model, inputs_embeds=self._table()(tokens), **given))
 
     def _own_step(
         self, tokens: Tensor, state: Any, positions: Tensor | None = None, mask: Tensor | None = None
@@ -132,6 +154,22 @@ class Called:
         if kept is None:
             raise Refused(f"returns no cache, though forward takes `{self.state_name}`")
         return logits, kept
+
+    def _own_generate(
+        self, tokens: Tensor, forced: Tensor | None = None, *, new: int = 8, **how: Any
+    ) -> tuple[Tensor, Tensor | None]:
+        """What the module's own loop adds, greedily; it knows neither forced tokens nor other ways to decode."""
+        plain = {"mask": None, "use_cache": True, "static": False, "beams": 1, "lookup": 0, "past": None}
+        if any(value != plain[name] for name, value in how.items()):
+            raise Refused("its own generate is asked for greedy tokens alone")
+        owner: Any = self.module or self.model
+        names = _names(owner.generate)
+        greedy = {name: value for name, value in GREEDY.items() if name in names}
+        out = ask(owner.generate, tokens, **{str(self.count_name): new}, **greedy)
+        out = getattr(out, "sequences", out[0] if isinstance(out, tuple) else out)
+        if not isinstance(out, Tensor) or out.ndim != 2 or out.is_floating_point():
+            raise Refused("its own generate returns no tokens (B, L)")
+        return (out if out.shape[1] > new else torch.cat((tokens, out), 1)), None
 
     def _positions(self, positions: Tensor | None, name: str | None, where: str = "") -> dict[str, Tensor]:
         if positions is None:
@@ -189,13 +227,13 @@ class Called:
         return able[0]
 
     def _vocabulary(self) -> int:
-        tokens = torch.zeros(1, 2, dtype=torch.long, device=device_of(self.module))
+        device = device_of(self.module)
         modes = {} if self.module is None else {module: module.training for module in self.module.modules()}
         try:
             for module in modes:
                 module.training = False  # running statistics stay as they are
             with torch.no_grad():
-                out = logits_of(self._called(tokens, {}))
+                tokens, out = self._first_call(device)
                 if out.shape[1] == 1 and "targets" in self._names:  # as nanoGPT does
                     self.targets = True
                     out = logits_of(self._called(tokens, {}))
@@ -203,7 +241,7 @@ class Called:
             raise
         except Exception as error:
             raise Unfit(
-                f"the model cannot be called with two tokens, int64 (1, 2): {error_line(error)}; "
+                f"the model cannot be called with two tokens, int64 (1, 2), nor with more: {error_line(error)}; "
                 f"pass a function of (tokens, positions=None, mask=None) that returns logits (B, L, V)"
             ) from error
         finally:
@@ -211,6 +249,20 @@ class Called:
                 module.training = mode
         tables = [m.num_embeddings for m in (self.module or nn.Module()).modules() if isinstance(m, nn.Embedding)]
         return out.shape[-1] if not tables or out.shape[-1] in tables else min(out.shape[-1], tables[0])
+
+    def _first_call(self, device: torch.device) -> tuple[Tensor, Tensor]:
+        """Tokens with which it can be called, and the logits; some models take no text of two, or rows of a grid."""
+        problem: Exception | None = None
+        for n in LENGTHS:
+            tokens = torch.zeros(1, n, dtype=torch.long, device=device)
+            try:
+                return tokens, logits_of(self._called(tokens, {}))
+            except (Unfit, Ended):
+                raise
+            except Exception as error:  # it may raise anything at a length that it does not take
+                problem = problem or error
+        assert problem is not None
+        raise problem
 
 
 class WithoutModule:
@@ -253,18 +305,40 @@ def adapt(model: Any, *, vocabulary: int | None = None) -> Adapter:
     """
     if all(hasattr(model, name) for name in ("logits", "takes_positions", "takes_mask", "vocabulary")):
         return model if hasattr(model, "module") else cast(Adapter, WithoutModule(model))
+    made = _adapter(model, vocabulary)
+    if vocabulary:
+        made.vocabulary = vocabulary
+    return made
+
+
+def _adapter(model: Any, vocabulary: int | None) -> Adapter:
     model = getattr(model, "_orig_mod", model)  # what torch.compile wraps
     if not callable(model):
         raise Unfit(f"{type_name(model)} cannot be called: pass a module, a function of tokens, or an Adapter")
     module = module_of(model)
     if module is not None and any(each.is_meta for each in (*module.parameters(), *module.buffers())):
         raise Unfit("the weights are on the meta device and have no values: load them, or build the model anew")
-    if isinstance(model, nn.Module) and hasattr(getattr(model, "config", None), "model_type"):
-        of_transformers = importlib.import_module("posenc.audit.adapters.hf.adapter")  # which knows transformers
-        return of_transformers.TransformersAdapter(model)
+    if of_transformers(model):
+        if in_halves(model):
+            return importlib.import_module("posenc.audit.adapters.hf.halves").Decoder(model)
+        return importlib.import_module("posenc.audit.adapters.hf.adapter").TransformersAdapter(model)
     if isinstance(model, Transformer):
         return Own(model)
     return Called(model, vocabulary)
+
+
+def of_transformers(model: Any) -> bool:
+    """Whether a model is one of transformers, and no module that has one's configuration."""
+    return isinstance(model, nn.Module) and hasattr(model, "_is_stateful") and hasattr(model.config, "model_type")
+
+
+def in_halves(model: Any) -> bool:
+    """Whether a model is an encoder-decoder of transformers."""
+    return (
+        of_transformers(model)
+        and bool(getattr(model.config, "is_encoder_decoder", False))
+        and "decoder_input_ids" in _names(model.forward)
+    )
 
 
 def _count(tokens: Tensor) -> Tensor:

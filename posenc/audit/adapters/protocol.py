@@ -38,17 +38,23 @@ class Adapter(Protocol):
     - `reorder(state, order) -> state` picks rows of the batch, as beam search does.
     - `crop(state, n) -> state` drops the last n tokens.
     - `generate(tokens, forced=None, **how) -> (sequences, logits of the new tokens)`; how: mask, use_cache, static,
-      beams, lookup, past.
+      beams, lookup, past. Without logits, None: then its tokens should be the likeliest of a pass. `adapt` makes one of
+      a module's own `generate(tokens, max_new_tokens)`.
     - `variants() -> {words: adapter}`: the same weights with one thing changed, such as "a window of 64". A test that
       fails is tried on each, and a variant that passes is named in the report.
     - `explained`, a dict: in words of `variants`, why a failure that passes with that variant is a property.
     - `logits_by_default(tokens, positions)`: as `logits`, without the argument that says whether a cache is kept.
+    - `logits_of_embeddings(tokens, positions=None, mask=None)`: as `logits`, with embeddings given in place of tokens.
+    - `logits_beside_padding(tokens, left)`: as `logits`, with padding that is masked before (left) or after the source
+      that a decoder looks at.
+    - `part`: the module that embeds the tokens, where `module` has a second table for others.
     - `causal`, `recurrent`, `packs`: True or False where it is known that tokens do not see ahead, that a state passes
-      through padding too, and that documents are separated by positions that restart.
+      through padding too, and that documents are separated by positions that restart. `causal_why` says in words who
+      says so, `pads` what padding does to a text that no mask undoes, and `pads_right` that padding belongs after it.
     - `scheme`: "relative", "absolute" or "none". `scales`: in words, what scores depend on besides distances, such as
       "a temperature that grows with the position".
 
-    A module or its class may have those of the last two lines as attributes, and `adapt` finds them.
+    A module or its class may have those of the last two points as attributes, and `adapt` finds them.
 
     Example:
         >>> from posenc import Transformer
@@ -149,12 +155,16 @@ def _differs(after: Tensor, before: Tensor) -> float:
 def logits_of(out: Any) -> Tensor:
     """The logits (B, L, V) in what a model returned: a tensor, `.logits`, an entry of that name, or part of a tuple.
 
+    Where there are none, `last_hidden_state` (B, L, d) serves: all questions are about changes.
+
     Raises:
-        Unfit: If there are none.
+        Unfit: If there is neither.
     """
-    if isinstance(out, dict) and "logits" in out:
-        out = out["logits"]
-    out = getattr(out, "logits", out)
+    for name in ("logits", "last_hidden_state"):
+        value = out.get(name) if isinstance(out, dict) else getattr(out, name, None)
+        if isinstance(value, Tensor):
+            out = value
+            break
     if isinstance(out, tuple | list):
         out = next((part for part in out if isinstance(part, Tensor) and part.ndim == 3), out)
     if not isinstance(out, Tensor):

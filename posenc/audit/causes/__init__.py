@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 
 from posenc.audit.causes.judgement import FAILS, FOLLOWS, JUDGES, NONE, PASS, PROPERTY, Judgement, number
+from posenc.audit.causes.sight import encoder
 from posenc.audit.checks import CHECKS, PARTS
 from posenc.audit.measures import Measures
 from posenc.audit.probe import Measurement
@@ -22,6 +23,8 @@ def judge(name: str, m: Measures) -> Finding:
     question = CHECKS[name].question
     if name != "again" and not comparable(m):
         return Finding(name, question, NONE, None, f"{_incomparable(m['again'])}, so nothing can be compared.")
+    if CHECKS[name].part in ("cache", "generation") and not getattr(m.probe.adapter, "keeps", False) and encoder(m):
+        return Finding(name, question, NONE, None, "An encoder: tokens see later ones, so there is nothing to keep.")
     measured = m[name]
     judgement = _general(measured, m) or (JUDGES[name](measured, m) if name in JUDGES else _plain(measured, m))
     if judgement.verdict == FAILS and name != "again" and (words := m.healed(name)):
@@ -32,7 +35,7 @@ def judge(name: str, m: Measures) -> Finding:
 
 def comparable(m: Measures) -> bool:
     """Whether answers of the model can be compared: not if they are not finite, random, or no answers."""
-    return m.ok("again") or (m["again"].refused is not None and not m["again"].raised)  # it took too long to ask
+    return m.ok("again") or (m["again"].refused is not None and not m["again"].raised)  # it took too long
 
 
 def _incomparable(again: Measurement) -> str:
@@ -55,6 +58,14 @@ def _healed(judgement: Judgement, words: str, explained: str) -> Judgement:
 
 def _general(measured: Measurement, m: Measures) -> Judgement | None:
     """What holds of any test: it does not apply, it raised, or what came back is not finite."""
+    if measured.slow:
+        return Judgement(
+            Verdict.TIMED_OUT,
+            f"{measured.refused[0].upper()}{measured.refused[1:]}: nothing is known." if measured.refused else "",
+            "",
+        )
+    if measured.raised and (before := m.raised_before(measured)):
+        return Judgement(Verdict.ERROR, f"{FOLLOWS} `{before}`, which raises the same: {measured.refused}")
     if measured.raised:
         return Judgement(
             Verdict.ERROR, f"The model raised an error in this test; the others went on: {measured.refused}"

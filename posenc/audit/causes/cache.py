@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from posenc.audit.causes.judgement import FAILS, JUDGES, PASS, PROPERTY, Judgement, follows, judges
 from posenc.audit.causes.sight import ahead, encoder
 from posenc.audit.measures import Measures
@@ -36,6 +38,53 @@ def _place(m: Measures) -> str:
     return f"the first cached token gets position {place} instead of {right} (step_place)" + (f": {how}" if how else "")
 
 
+def _turned(query: int | None, key: int | None, right: int) -> str:
+    """Where a token lies in the first layer of a cached call, in words; "" where that cannot be told."""
+    if query is None or key is None:
+        return ""
+    if query == key:
+        how = {1: ": one too many", -1: ": one too few"}.get(query - right, "")
+        return f"token {right} lies at position {query}{how} (cached_look)"
+    wrong = [f"its {name} as at position {place}" for name, place in (("query", query), ("key", key)) if place != right]
+    rest = "key" if query != right else "query"
+    same = f", and its {rest} is right" if len(wrong) == 1 else ""
+    return f"token {right} has {' and '.join(wrong)}{same} (cached_look)"
+
+
+def _seen_in(look: dict[str, Any]) -> Judgement | None:
+    """What the first layer of a cached call does wrong; None where it was not seen, or is right."""
+    if not look:
+        return None
+    right, query, key = look["right"], look["query"], look["key"]
+    if (query, key) != (right, right) and (said := _turned(query, key, right)):
+        return Judgement(
+            FAILS, f"In the cached path, {said}.", "positions of a call with a cache: they continue from its length"
+        )
+    moved = [at for at, place in enumerate(look["past"]) if place is not None and place != at]
+    if (query, key) == (right, right) and moved:
+        return Judgement(
+            FAILS,
+            f"In the cached path, the key of token {moved[0]} lies at position {look['past'][moved[0]]} (cached_look).",
+            "what is kept: keys turned once, by their own positions, or kept unturned and turned with the queries",
+        )
+    for name, words in (("hidden", "does not see"), ("shown", "sees")):
+        if (query, key) == (right, right) and look[name]:
+            tokens = ", ".join(map(str, look[name][:4])) + (", …" if len(look[name]) > 4 else "")
+            end = "in one pass it does" if name == "hidden" else "in one pass it does not"
+            return Judgement(
+                FAILS,
+                f"The first cached token {words} token{'s' * (len(look[name]) > 1)} {tokens}, and {end} (cached_look).",
+                "the mask of a single query: its row is that of the last token, not the first row of the mask",
+            )
+    if (query, key) == (right, right) and not look["scores"]:
+        return Judgement(
+            FAILS,
+            "Queries and keys of the first cached token are right, and their scores are not (cached_look).",
+            "what is added to the scores of a single query: a bias of distances takes the row of the last token",
+        )
+    return None
+
+
 @judges("step")
 def _step(measured: Measurement, m: Measures) -> Judgement:
     if m.ok(measured.name):
@@ -43,7 +92,25 @@ def _step(measured: Measurement, m: Measures) -> Judgement:
     if (judgement := _inherited(m)) is not None:
         return judgement
     first, prompt = measured.details["first"], measured.details["prompt"]
+    look = m["cached_look"].details
     if first is not None and first < prompt:
+        at = look.get("right", 0) - 1
+        places = [look.get(name) for name in ("prompt", "prompt_key")]
+        said = _turned(places[0], places[1], at) if look and places != [at, at] else ""
+        if said:
+            return Judgement(
+                FAILS,
+                f"Logits of the prompt itself differ from token {first} on as soon as a cache is kept: {said}.",
+                "when a count of the past is read and when it moves on: before queries and keys are turned, and not in "
+                "place between the two",
+            )
+        if first > 4:
+            return Judgement(
+                FAILS,
+                f"Logits match up to token {first}, within the prompt, and differ from there on as soon as a cache is "
+                "kept.",
+                "what happens after that many tokens: a window, a full buffer, an eviction",
+            )
         return Judgement(
             FAILS,
             f"Logits of the prompt itself differ from token {first} on as soon as a cache is kept.",
@@ -63,6 +130,8 @@ def _step(measured: Measurement, m: Measures) -> Judgement:
             f"In the cached path, {place}.",
             "positions of a call with a cache: they continue from its length",
         )
+    if (seen := _seen_in(look)) is not None:
+        return seen
     if first is not None and first > prompt:
         after = first - prompt
         return Judgement(
@@ -137,10 +206,20 @@ def _chunks(measured: Measurement, m: Measures) -> Judgement:
             "It passes when positions are given (chunks_ids), and one token at a time passes too (step).",
             "positions of several tokens that are added to a cache",
         )
+    sizes = m["chunk_sizes"].details
+    if sizes.get("good") and sizes.get("bad"):
+        return Judgement(
+            FAILS,
+            f"Chunks of up to {sizes['good']} tokens pass, and chunks of {sizes['bad']} do not (chunk_sizes)"
+            + (f"; the window has {m.probe.window} tokens." if m.probe.layers and m.probe.window else "."),
+            "rows of a ring that a chunk overwrites before its own first tokens have read them, and the mask of "
+            "several queries where a window has begun to drop keys",
+        )
     return Judgement(
         FAILS,
         "One token at a time passes (step), but several tokens added to a cache do not.",
-        "the mask of several queries with a past, and states that a call with several tokens resets",
+        "the mask of several queries with a past, states that a call with several tokens resets, and rows of a ring "
+        "that a chunk overwrites before it has read them",
     )
 
 

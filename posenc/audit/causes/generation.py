@@ -14,6 +14,15 @@ def _generate(measured: Measurement, m: Measures) -> Judgement:
         return Judgement(PASS)
     if m.bad("future"):
         return Judgement(PROPERTY if encoder(m) else FAILS, ahead(m))
+    if (first := measured.details.get("first")) is not None:
+        return Judgement(
+            FAILS,
+            f"From new token {first} on, its own generate takes other tokens than are likeliest after the text before"
+            + (f": they are those of new tokens whose positions are {_late(m)} (generate_late)." if _late(m) else "."),
+            "what generate passes to each step: the position of the first new token, and which logits are taken"
+            if m.ok("step") or m["step"].off is None
+            else "what `step` says",
+        )
     if m.bad("generate_nocache"):
         return Judgement(
             FAILS,
@@ -23,11 +32,27 @@ def _generate(measured: Measurement, m: Measures) -> Judgement:
         )
     if m.bad("step"):
         return follows("step", m)
-    return Judgement(
-        FAILS,
-        "It passes without a cache (generate_nocache), and so do calls of forward with a cache (step).",
-        "what generate passes to each step",
-    )
+    good = ["without a cache it passes (generate_nocache)"] if m.ok("generate_nocache") else []
+    good += ["calls of forward with a cache pass (step)"] if m.ok("step") else []
+    said = f"{' and '.join(good)}, and generate does not" if good else "generate is not what one pass computes"
+    where = measured.places.find("x")
+    first = f", from token {where} on" if where >= 0 else ""
+    if _late(m):
+        return Judgement(
+            FAILS,
+            f"{said[0].upper()}{said[1:]}{first}: it is what new tokens give whose positions are {_late(m)} "
+            "(generate_late).",
+            "the position that generate gives to the first new token: the length of the prompt, counted from 0",
+        )
+    return Judgement(FAILS, f"{said[0].upper()}{said[1:]}{first}.", "what generate passes to each step")
+
+
+def _late(m: Measures) -> str:
+    """By how much positions of new tokens are off, in words; "" where that does not explain what generate gives."""
+    if not m.ok("generate_late"):
+        return ""
+    by = m["generate_late"].details["by"]
+    return f"{abs(by)} too {'large' if by > 0 else 'small'}"
 
 
 @judges("generate_nocache")

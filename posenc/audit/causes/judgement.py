@@ -10,6 +10,7 @@ from posenc.audit.probe import Measurement
 from posenc.audit.verdict import Verdict
 
 PASS, FAILS, PROPERTY, NONE = Verdict.PASS, Verdict.FAILS, Verdict.PROPERTY, Verdict.NOT_APPLICABLE
+BLIND = Verdict.BLIND
 FOLLOWS = "It follows from"  # how the cause of a failure begins that a simpler test explains
 
 

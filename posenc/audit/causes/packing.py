@@ -13,6 +13,13 @@ def _packed_ids(measured: Measurement, m: Measures) -> Judgement:
         return Judgement(PASS)
     if m.knows("recurrent"):
         return Judgement(PROPERTY, "A recurrent state passes from one document to the next.")
+    if measured.name == "packed_ids" and measured.details["alone"] <= m.tolerance:
+        return Judgement(
+            FAILS,
+            "Alone a row passes, and beside a row whose second document begins elsewhere it does not: boundaries are "
+            "made from one row for all, or dropped where a batch has several.",
+            "where boundaries are found: for each row of the batch, and for any number of rows",
+        )
     if m.knows("packs"):
         return Judgement(
             FAILS,

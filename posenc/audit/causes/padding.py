@@ -9,12 +9,29 @@ from posenc.audit.probe import Measurement
 
 
 def _mask_at_fault(m: Measures) -> Judgement | None:
-    """What is wrong with the mask, whatever the positions are."""
+    """What is wrong with the mask, whatever the positions are, or why none can help."""
+    if (pads := getattr(m.probe.adapter, "pads", "")) and not m.knows("causal"):
+        return Judgement(PROPERTY, f"Padding changes logits by the scheme: {pads}.")
     if m.bad("ones"):
         return Judgement(
             FAILS,
             f"A mask that marks every token as real changes logits by {number(m.size('ones'))} (ones).",
             "what 1 and 0, or True and False, mean in the mask, and what is added to the scores",
+        )
+    if not m.bad("future") and m.bad("future_padded"):
+        return Judgement(
+            FAILS,
+            "With padding in the batch tokens see later ones, and without it they do not (future, future_padded): the "
+            "two paths have different masks.",
+            "what happens where all tokens are real: a mask that is left out, and attention that then falls back to a "
+            "flag such as is_causal",
+        )
+    if m.bad("future") and m.ok("future_padded"):
+        return Judgement(
+            FAILS,
+            "Without padding tokens see later ones, and with padding in the batch they do not (future, future_padded): "
+            "the two paths have different masks.",
+            "the path without a mask: whether it is causal",
         )
     if m.ok("mask_seen"):
         return Judgement(
@@ -64,7 +81,7 @@ def _left_pad(measured: Measurement, m: Measures) -> Judgement:
             "how positions are made from the mask",
         )
     if m["left_pad_ids"].off is None and m.bad("constant"):
-        return Judgement(PROPERTY, "Absolute positions count padding, and the model takes no others.")
+        return _uncounted(m)
     if m.bad("constant") and m.ok("stretch"):
         return Judgement(
             FAILS,
@@ -78,11 +95,38 @@ def _left_pad(measured: Measurement, m: Measures) -> Judgement:
     )
 
 
+def _uncounted(m: Measures) -> Judgement:
+    """Positions count padding, and nobody can give others."""
+    if getattr(m.probe.adapter, "pads_right", False) or encoder(m):
+        return Judgement(
+            PROPERTY, "Absolute positions count padding, and the model takes no others: padding belongs after a text."
+        )
+    return Judgement(
+        FAILS,
+        "A text padded on the left gets other logits although its mask is given, and nothing else can be given: "
+        "positions count the padding.",
+        "where positions are made: count real tokens by the mask, as in (mask.cumsum(-1) - 1).clamp(min=0)",
+    )
+
+
 @judges("left_pad_ids")
 def _left_pad_ids(measured: Measurement, m: Measures) -> Judgement:
     if m.ok(measured.name):
         return Judgement(PASS)
     return JUDGES["left_pad"](measured, m)
+
+
+@judges("source_pad")
+def _source_pad(measured: Measurement, m: Measures) -> Judgement:
+    if m.ok(measured.name):
+        return Judgement(PASS)
+    sides = [side for side, size in measured.details.items() if not size <= m.tolerance]
+    return Judgement(
+        FAILS,
+        f"Padding {' and '.join(sides)} the source changes logits, although it is masked.",
+        "the mask in attention to the source: that of its keys, one row for all tokens of the text"
+        + ("; positions of the source" if sides == ["before"] else ""),
+    )
 
 
 @judges("rows")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from posenc.audit.causes.judgement import FAILS, PASS, Judgement, judges
+from posenc.audit.causes.rates import of_rates
 from posenc.audit.measures import Measures
 from posenc.audit.probe import Measurement
 
@@ -10,18 +11,30 @@ from posenc.audit.probe import Measurement
 @judges("reference")
 def _reference(measured: Measurement, m: Measures) -> Judgement:
     if m.ok(measured.name):
+        if "own" in measured.details:
+            return Judgement(
+                PASS, "With the weights that each has they agree: the same numbers, in the order that each needs."
+            )
         return Judgement(PASS)
-    if m.ok("reference_at"):
+    if m.ok("reference_at") and "own" not in measured.details:
         change = m["reference_at"].details["change"]
+        if change in ("negative", "counted from the end"):
+            return Judgement(
+                FAILS,
+                "The reference gives the same logits when its distances have the other sign (reference_at).",
+                "the sign of distances, such as query minus key, or of a sine",
+            )
         return Judgement(
             FAILS,
             f"The reference gives the same logits when its positions are {change} (reference_at).",
             "where positions are made and multiplied by frequencies",
         )
-    if measured.details.get("default", 1.0) <= m.tolerance:
+    if measured.details.get("default", 1.0) <= m.tolerance and "own" not in measured.details:
         return Judgement(
             FAILS, "Both models agree by default, but not with explicit positions.", "how explicit positions are used"
         )
+    if told := m["reference_told"].details.get("told"):
+        return Judgement(FAILS, f"{told} (compare).", m["reference_told"].details["look"])
     return Judgement(
         FAILS,
         "No simple change of positions explains the difference (reference_at).",
@@ -33,21 +46,26 @@ def _reference(measured: Measurement, m: Measures) -> Judgement:
 def _angles(measured: Measurement, m: Measures) -> Judgement:
     if m.ok(measured.name):
         return Judgement(PASS)
-    rates, wanted = measured.details["rates"], sorted(measured.details["wanted"], reverse=True)
-    if len(rates) != len(wanted):
-        return Judgement(
-            FAILS, f"{len(rates)} pairs of channels rotate, but {len(wanted)} should.", "the rotary part of a head"
+    wrong = measured.details["wrong"]
+    told = [of_rates(each["raw"], each["wanted"], each["rotation"]) for each in wrong]
+    if len(wrong) == 1:
+        where = _where(m)
+        return told[0]._replace(
+            cause=f"{where}{told[0].cause[:1].lower()}{told[0].cause[1:]}" if where else told[0].cause
         )
-    first, last = rates[0] / wanted[0], rates[-1] / wanted[-1]
-    if abs(first - last) < 1e-3 * first:
-        return Judgement(
-            FAILS, f"All angles are {first:.3g} times what they should be.", "positions, or a factor of the frequencies"
-        )
-    falls = [x[0] / x[-1] for x in (rates, wanted)]
-    planes = len(rates) / max(1, len(rates) - 1)
-    return Judgement(
-        FAILS,
-        f"From the fastest pair to the slowest, angles fall by a factor of {falls[0]:.4g} instead of {falls[1]:.4g}. "
-        f"In a geometric series, the bases are {falls[0] ** planes:.4g} and {falls[1] ** planes:.4g}.",
-        "where the base is read from",
+    kinds = [f"{each['rotation'].kind or 'all'} layers" if each["rotation"] else "one kind" for each in wrong]
+    said = " ".join(
+        f"Of {kind}: {judgement.cause[:1].lower()}{judgement.cause[1:]}"
+        for kind, judgement in zip(kinds, told, strict=True)
     )
+    return told[0]._replace(cause=said)
+
+
+def _where(m: Measures) -> str:
+    """In which layers it is so, where that is known and it is not all of them."""
+    details = m["schedule"].details
+    layers = [each["layer"] for each in details.get("wrong", []) if each["of"] == "rates"]
+    if not layers or len(layers) == len(details["seen"]):
+        return ""
+    numbers = ", ".join(map(str, layers[:6])) + (", …" if len(layers) > 6 else "")
+    return f"In layer{'s' if len(layers) > 1 else ''} {numbers} "

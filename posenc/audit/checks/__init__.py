@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -14,12 +15,15 @@ from posenc.audit.probe import Measurement, Probe, Slow
 PARTS = (
     "repeat",
     "sight",
+    "precision",
     "place",
     "padding",
     "cache",
     "generation",
     "packing",
     "reference",
+    "schedule",
+    "bias",
 )  # in the order of the report
 
 
@@ -43,6 +47,11 @@ class Check:
     """Whether it runs only if it is asked for."""
     partner: bool = False
     """Whether it has no row in the report, and only decides what another test means."""
+
+    @property
+    def part(self) -> str:
+        """The module that it is in, such as "cache"."""
+        return self.run.__module__.rpartition(".")[2]
 
 
 CHECKS: dict[str, Check] = {}
@@ -68,16 +77,36 @@ def check(
     return register
 
 
+WORDS = re.compile(
+    r"\bsupport(s|ed)?\b|\bcannot\b|not implemented|only .*\ballowed|not allowed|\bneed to call\b|\bplease\b", re.I
+)
+"""How a model's own sentence reads that refuses an input: torch's and Python's messages read otherwise."""
+
+
+def _in_words(error: BaseException) -> bool:
+    """Whether an exception is a refusal that somebody wrote, such as "only alibi allowed for custom positions"."""
+    if isinstance(error, TypeError):  # Python's own say "cannot" and "unsupported"
+        return "need to call" in str(error)
+    return isinstance(error, ValueError | AssertionError) and bool(WORDS.search(str(error)))
+
+
 def measure(name: str, probe: Probe) -> Measurement:
     """Runs one test; whatever it raises ends up in the measurement."""
+    probe.seen[:] = [0.0, ""]
     try:
         outcome = CHECKS[name].run(probe)
-    except (Refused, Slow, NotImplementedError) as refusal:
+    except Slow as slow:
+        return Measurement(name, None, first_line(slow), slow=True)
+    except (Refused, NotImplementedError) as refusal:
         return Measurement(name, None, first_line(refusal) or type(refusal).__name__)
     except (Exception, SystemExit) as error:  # a model may raise anything
+        if _in_words(error) and name != "again":
+            return Measurement(name, None, f"the model refuses it: {first_line(error)}")
+        if name not in ("again", "fresh") and (why := probe.picky):
+            return Measurement(name, None, why)
         return Measurement(name, None, f"{type(error).__name__}: {first_line(error)}", raised=True)
     outcome = outcome if isinstance(outcome, Outcome) else Outcome(outcome)
-    return Measurement(name, outcome.off, None, outcome.note, details=outcome.details or {})
+    return Measurement(name, outcome.off, None, outcome.note, details=outcome.details or {}, places=probe.seen[1])
 
 
 for _part in PARTS:

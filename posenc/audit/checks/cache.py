@@ -5,18 +5,21 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from posenc.audit.adapters.protocol import Refused
 from posenc.audit.checks import Outcome, check
-from posenc.audit.checks.sight import per_place
-from posenc.audit.probe import ENDS, PADS, Probe
+from posenc.audit.comparison.attention import Attention, lies
+from posenc.audit.probe import ENDS, PADS, Probe, per_place
 
 
 @check("token by token through the cache: as in one pass?")
 def step(p: Probe) -> Outcome:
+    p = p.filling
     return _compared(p, steps(p), None)
 
 
 @check("token by token, with positions?")
 def step_ids(p: Probe) -> Outcome:
+    p = p.filling
     return _compared(p, steps(p), p.pos)
 
 
@@ -55,12 +58,31 @@ def step_place(p: Probe) -> Outcome:
 
 @check("in chunks through the cache: as in one pass?")
 def chunks(p: Probe) -> Outcome:
+    p = p.filling
     return _compared(p, _chunks(p), None)
 
 
 @check("in chunks, with positions?")
 def chunks_ids(p: Probe) -> Outcome:
+    p = p.filling
     return _compared(p, _chunks(p), p.pos)
+
+
+@check("the longest chunk of an even split that passes", partner=True)
+def chunk_sizes(p: Probe) -> Outcome:
+    p = p.filling
+    good, bad = 0, 0
+    for size in (2, 3, 4, 6, 8, 12, 16, 24, 32):
+        if size > p.n // 2:
+            break
+        p.in_time()
+        sizes = [*[size] * (p.n // size), *([p.n % size] if p.n % size else [])]
+        if p.off(p.run(sizes)[0], p.full) <= p.tolerance:
+            good = size
+        else:
+            bad = size
+            break
+    return Outcome(None, details={"good": good, "bad": bad})
 
 
 @check("whether a token of a chunk sees a later one of it", partner=True)
@@ -163,3 +185,40 @@ def _cropped(p: Probe, with_positions: bool) -> Outcome:
     out, state = p.able("step", "")(p.x[:, n : n + 1], state, None if positions is None else positions[:, :1])
     then, _ = p.able("step", "")(p.x[:, n + 1 : n + 2], state, None if positions is None else positions[:, 1:])
     return Outcome(p.off(torch.cat((out, then), 1), p.full[:, n : n + 2]))
+
+
+@check("what the first layer of a cached call does, beside one pass", partner=True)
+def cached_look(p: Probe) -> Outcome:
+    """Where a cached token's query and keys lie, in a text of one repeated token: there all places differ by position
+    alone. `right` is where they should; None stands for a place that no token of one pass has.
+    """
+    right = steps(p)[0]
+    token = (p.low + p.adapter.vocabulary) // 2
+    long = torch.full((1, min(3 * right, p.room)), token, device=p.device)
+    with Attention(long.shape[1]) as whole:
+        p.logits(long)
+    with Attention(right) as prompt:
+        _, state = p.run([right], tokens=long)
+    with Attention(1, keys=right + 1) as cached:
+        p.able("step", "")(long[:, right : right + 1], state)
+    if not whole.layers or not cached.layers:
+        raise Refused("no attention in torch was seen in a cached call")
+    all_of_it, one = whole.layers[0], cached.layers[0]
+    places = {
+        "query": lies(one.q[:, :, 0], all_of_it.q, right),
+        "key": lies(one.k[:, :, -1], all_of_it.k, right),
+        "past": [lies(one.k[:, :, at], all_of_it.k, at) for at in range(right)],
+        "prompt": lies(prompt.layers[0].q[:, :, -1], all_of_it.q, right - 1) if prompt.layers else None,
+        "prompt_key": lies(prompt.layers[0].k[:, :, -1], all_of_it.k, right - 1) if prompt.layers else None,
+    }
+    rows, mine = all_of_it.scores[0, :, right, : right + 1], one.scores[0, :, 0]
+    hidden = [bool((mine[:, at] == -torch.inf).all()) for at in range(right + 1)]
+    wanted = [bool((rows[:, at] == -torch.inf).all()) for at in range(right + 1)]
+    both = mine.isfinite() & rows.isfinite()
+    apart = float((mine - rows)[both].abs().max() / rows[both].abs().max().clamp(min=1e-9)) if bool(both.any()) else 0.0
+    return Outcome(None, details={
+        **places, "right": right,
+        "hidden": [at for at in range(right + 1) if hidden[at] and not wanted[at]],
+        "shown": [at for at in range(right + 1) if wanted[at] and not hidden[at]],
+        "scores": apart < p.tolerance,
+    })  # fmt: skip

@@ -10,12 +10,37 @@ from torch import Tensor
 
 from posenc.audit.adapters.protocol import Refused
 from posenc.audit.checks import Outcome, check
-from posenc.audit.probe import Probe
+from posenc.audit.probe import ENDS, Probe
 
 
 @check("generate, token by token: as in one pass?")
-def generate(p: Probe) -> float:
-    return _against_pass(p)
+def generate(p: Probe) -> float | Outcome:
+    """Logits are compared; where generate returns tokens alone, these are compared with those that passes choose."""
+    start = _start(p)
+    sequences, logits = _generate(p, p.x[:, :start], p.x[:, start:])
+    return _against_pass(p) if logits is not None else _against_choices(p, p.x[:, :start], sequences)
+
+
+@check("generate, as if new tokens had other positions", partner=True)
+def generate_late(p: Probe) -> Outcome:
+    """The change of the positions of new tokens at which one pass gives what generate gives."""
+    start = _start(p)
+    sequences, logits = _generate(p, p.x[:, :start], p.x[:, start:])
+    sizes: dict[int, float] = {}
+    for by in (1, -1, 2):
+        positions = p.count(sequences.shape[1])
+        positions[:, start:] += by
+        try:
+            out = p.logits(sequences[:, :-1], positions[:, :-1])[:, start - 1 :]
+        except ENDS:
+            continue
+        if logits is not None:
+            sizes[by] = p.off(logits, out)
+        else:
+            chosen = out.gather(-1, sequences[:, start:, None])[..., 0]
+            sizes[by] = float((out.amax(-1) - chosen).max() / out.square().mean().sqrt())
+    best = min(sizes, key=lambda by: sizes[by], default=0)
+    return Outcome(sizes.get(best), details={"by": best})
 
 
 @check("generate after padding on the left: the same?")
@@ -78,6 +103,18 @@ def _against_pass(p: Probe, x: Tensor | None = None, start: int | None = None, *
         raise Refused("generate returns no logits")
     new = x.shape[1] - start
     return p.off(logits, p.full[:, -new - 1 : -1])
+
+
+def _against_choices(p: Probe, x: Tensor, sequences: Tensor) -> Outcome:
+    """The share of new tokens, and the first, that differ from the likeliest one after the tokens before it."""
+    p.in_time()
+    if bool((_generate(p, x)[0][:, : sequences.shape[1]] != sequences).any()):
+        raise Refused("its own generate draws tokens at random")
+    out = p.logits(sequences[:, :-1])[:, x.shape[1] - 1 :]
+    wrong = (out.argmax(-1) != sequences[:, x.shape[1] :])[0]
+    first = int(wrong.nonzero()[0]) if wrong.any() else None
+    p.seen[:] = [float(wrong.double().mean()), "." * x.shape[1] + "".join(".x"[int(each)] for each in wrong)]
+    return Outcome(float(wrong.double().mean()), details={"first": first})
 
 
 def _differing(sequences: Tensor, expected: Tensor) -> Outcome:

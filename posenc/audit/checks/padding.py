@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from posenc.audit.adapters.protocol import Refused
-from posenc.audit.checks import check
+from posenc.audit.adapters.protocol import Refused, logits_of
+from posenc.audit.checks import Outcome, check
 from posenc.audit.probe import PADS, Probe
 
 
@@ -38,9 +38,32 @@ def rows(p: Probe) -> float:
     return p.off(p.logits(x, positions, mask)[1:, PADS:], p.full)
 
 
+@check("padding beside the source of a decoder, masked: the same logits?")
+def source_pad(p: Probe) -> Outcome:
+    """Before the source and after it."""
+    padded = p.able("logits_beside_padding", "has no source beside its text")
+    sizes = {}
+    for words, left in (("before", True), ("after", False)):
+        p.in_time()
+        sizes[words] = p.off(logits_of(padded(p.x, left)), p.full)
+    return Outcome(max(sizes.values()), details=sizes)
+
+
 @check("a mask of ones", partner=True)
 def ones(p: Probe) -> float:
     return p.off(p.logits(p.x, mask=torch.ones_like(p.x)), p.full)
+
+
+@check("a later token changes in a padded text: do earlier logits stay the same?", partner=True)
+def future_padded(p: Probe) -> float:
+    """Padding goes after the text, where it moves no positions."""
+    x = torch.cat((p.x, torch.zeros_like(p.x[:, :PADS])), 1)
+    mask = torch.ones_like(x)
+    mask[:, p.n :] = 0
+    changed = x.clone()
+    changed[:, p.n - 1] = p.other(p.x)
+    here = slice(0, p.n - 1)
+    return p.off(p.logits(changed, mask=mask)[:, here], p.logits(x, mask=mask)[:, here])
 
 
 @check("padding before the text, masked and not", partner=True)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -9,7 +12,7 @@ from posenc.audit.adapters.copies import Uncopied, copied
 from posenc.audit.adapters.protocol import Refused, ask, logits_of
 from posenc.audit.checks import Outcome, check
 from posenc.audit.errors import error_line
-from posenc.audit.probe import ENDS, Probe
+from posenc.audit.probe import ENDS, PADS, Probe
 
 FAR = 32768
 
@@ -66,6 +69,35 @@ def stretch(p: Probe) -> float:
             except ENDS as error:
                 problem = error
     raise Refused(f"has no positions beyond {p.n}") from problem
+
+
+@check("embeddings given in place of tokens: the same logits?")
+def embeds(p: Probe) -> Outcome:
+    """Positions are counted anew where there are no tokens to count; also after padding, where a mask can be given."""
+    given = p.able("logits_of_embeddings", "takes no embeddings in place of tokens")
+    sizes = {"plain": p.off(_of_embeddings(p, given, p.x), p.full)}
+    if p.adapter.takes_mask:
+        x, mask, _ = p.left()
+        sizes["padded"] = p.off(_of_embeddings(p, given, x, mask)[:, PADS:], p.logits(x, mask=mask)[:, PADS:])
+    return Outcome(max(sizes.values()), details=sizes)
+
+
+@check("the number from which embeddings are counted", partner=True)
+def embeds_at(p: Probe) -> Outcome:
+    out = _of_embeddings(p, p.able("logits_of_embeddings", "takes no embeddings in place of tokens"), p.x)
+    sizes = {}
+    for first in (0, 1, 2, 3):
+        try:
+            sizes[first] = p.off(out, p.logits(p.x, p.pos - p.first + first))
+        except ENDS:
+            continue
+    best = min(sizes, key=lambda first: sizes[first], default=p.first)
+    return Outcome(sizes.get(best), details={"tokens": p.first, "embeddings": best})
+
+
+def _of_embeddings(p: Probe, given: Callable[..., Any], tokens: Tensor, mask: Tensor | None = None) -> Tensor:
+    p.in_time()
+    return logits_of(given(tokens, None, mask))
 
 
 @check("far positions in bfloat16: no worse than near ones?", more=True)

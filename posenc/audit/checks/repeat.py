@@ -8,9 +8,9 @@ from typing import Any
 
 import torch
 
-from posenc.audit.adapters.protocol import Ended, Refused, watched
+from posenc.audit.adapters.protocol import Refused, watched
 from posenc.audit.checks import Outcome, check
-from posenc.audit.probe import ENDS, Probe
+from posenc.audit.probe import Probe
 
 
 @check("the same text twice: the same logits?")
@@ -68,7 +68,7 @@ def inputs(p: Probe) -> Outcome:
         calls.append(lambda: p.run([p.n - 1, 1]))
     with watched() as changed:
         for call in calls:
-            with contextlib.suppress(*ENDS, Refused, Ended):  # tests of positions, padding and steps report it
+            with contextlib.suppress(Exception):  # tests of positions, padding and steps report it
                 call()
     return Outcome(max(changed.values(), default=0.0), details={"changed": changed})
 

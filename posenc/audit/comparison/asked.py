@@ -14,11 +14,12 @@ from torch import Tensor
 from posenc._version import __version__
 from posenc.audit.adapters.protocol import TURN, Refused, Unfit
 from posenc.audit.comparison import absolute, beside, dumps
-from posenc.audit.comparison.attention import Change
+from posenc.audit.comparison.attention import Change, spread, words
 from posenc.audit.comparison.described import Found, differences
+from posenc.audit.comparison.maps import turned
 from posenc.audit.comparison.plan import change_of
 from posenc.audit.comparison.result import KINDS, Comparison, Difference
-from posenc.audit.comparison.sides import Layer, Side, layers_of, unturned_of, words
+from posenc.audit.comparison.sides import Layer, Side, layers_of, unturned_of
 from posenc.audit.probe import deviation
 
 FAR = (1_000, 100_000)
@@ -149,9 +150,45 @@ class _Models:
             )
         told = absolute.told(self.ours, self.theirs, near, self.tolerance)
         found = [told] if told is not None else differences(texts[-1] if ignored is None else near, near)
+        if (before := self.ours.before) and before == self.theirs.before and not found:
+            found = self._after(near, before)
         if ignored is not None and not any(f.kind == "unrotated" for f in found):
             found.append(ignored)
         return self._weighed(texts, found, ignored)
+
+    def _after(self, near: Text, before: int) -> list[Found]:
+        """Whether a text lies elsewhere behind what stands before it: then distances to that are others."""
+        offsets = {
+            round(b.offset - a.offset, 3)
+            for one, other in zip(near.ours, near.theirs, strict=True)
+            for a, b in ((one.q, other.q), (one.k, other.k))
+            if a.turns and b.turns and not b.own
+        }
+        if len(offsets) != 1 or offsets == {0.0}:
+            return []
+        by = offsets.pop()
+
+        def moved(layer: int, q: Tensor, k: Tensor, scores: Tensor) -> Tensor:
+            """The scores where the text lies elsewhere."""
+            ours = near.ours[layer] if near.ours[layer].q.turns else near.ours[0]  # deeper ones see what stands before
+            new = [each.clone() for each in (q, k)]
+            for x, m in zip(new, (ours.q, ours.k), strict=True):
+                z = torch.polar(torch.ones_like(m.slopes), by * m.slopes).expand(x.shape[2] - before, -1)
+                x[:, :, before:] = turned(x[:, :, before:], m.pairs, z, 1.0)
+            change = new[0] @ spread(new[1], q).mT - q @ spread(k, q).mT
+            return scores + ours.scale * change
+
+        out = self.ours.changed(near.tokens, None, moved, rows=before + self.n)
+        left = deviation(near.candidate, out)
+        if left > max(3 * near.tolerance, 0.02 * near.off):
+            return []
+        rows = f"the {before} rows that stand before it"
+        return [
+            Found("offset", f"a text whose positions go on after {rows}", f"a text {abs(by):g} positions "
+                  f"{'nearer to' if by < 0 else 'farther from'} {rows}", tuple(range(len(near.ours))),
+                  look="from which position a text goes on: after the largest of all axes of what stands before it",
+                  certain=True, settled=True, left=left)
+        ]  # fmt: skip
 
     def _text(self, name: str, positions: Tensor | None, tolerance: float) -> Text:
         pos = None if positions is None else positions.expand(len(self.tokens), -1)

@@ -18,6 +18,7 @@ from torch.overrides import TorchFunctionMode
 
 PRODUCTS = ("matmul", "bmm", "einsum", "__matmul__", "baddbmm")
 SOFTMAXES = ("softmax", "_softmax")
+WORDS = 8  # how many texts of one repeated token tell what a layer does
 
 
 @dataclass
@@ -47,11 +48,15 @@ class Attention(TorchFunctionMode):
         change: What becomes of the scores.
         sharpen: Scores are multiplied by it. Default: 1.0.
         keep: Whether what layers do is kept in `layers`. Default: True.
+        keys: How many keys meet n queries. Default: n; more in a call with a cache.
     """
 
-    def __init__(self, n: int, change: Change | None = None, sharpen: float = 1.0, keep: bool = True) -> None:
+    def __init__(
+        self, n: int, change: Change | None = None, sharpen: float = 1.0, keep: bool = True, keys: int = 0
+    ) -> None:
         super().__init__()
         self.n, self.change, self.sharpen, self.keep = n, change, sharpen, keep
+        self.keys = keys or n
         self.layers: list[Seen] = []
         self._product: tuple[Tensor, Tensor, Tensor] | None = None
         self._count = 0
@@ -63,12 +68,17 @@ class Attention(TorchFunctionMode):
             with torch._C.DisableTorchFunction():
                 return self._fused(*args, **kwargs)
         out = function(*args, **kwargs)
-        if name in PRODUCTS and isinstance(out, Tensor) and out.ndim >= 3 and tuple(out.shape[-2:]) == (self.n, self.n):
+        if (
+            name in PRODUCTS
+            and isinstance(out, Tensor)
+            and out.ndim >= 3
+            and tuple(out.shape[-2:]) == (self.n, self.keys)
+        ):
             with torch._C.DisableTorchFunction():
                 self._remember(name, (*args, *kwargs.values()), out)
         elif name in SOFTMAXES and self._product is not None and args and isinstance(args[0], Tensor):
             x = args[0]
-            if tuple(x.shape[-2:]) == (self.n, self.n):
+            if tuple(x.shape[-2:]) == (self.n, self.keys):
                 with torch._C.DisableTorchFunction():
                     new = self._written(x)
                 if new is not None:
@@ -79,20 +89,20 @@ class Attention(TorchFunctionMode):
         self, q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None = None, dropout_p: float = 0.0,
         is_causal: bool = False, scale: float | None = None, enable_gqa: bool = False,
     ) -> Tensor:  # fmt: skip
-        if q.shape[-2] != self.n or k.shape[-2] != self.n or q.ndim != 4:
+        if q.shape[-2] != self.n or k.shape[-2] != self.keys or q.ndim != 4:
             return scaled_dot_product_attention(
                 q, k, v, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
             )
         s = q.shape[-1] ** -0.5 if scale is None else scale
-        scores = s * (q @ _spread(k, q).mT)
+        scores = s * (q @ spread(k, q).mT)
         if is_causal:
             scores = scores.masked_fill(
-                torch.ones(self.n, self.n, dtype=torch.bool, device=q.device).triu(1), -torch.inf
+                torch.ones(self.n, self.keys, dtype=torch.bool, device=q.device).triu(1), -torch.inf
             )
         if attn_mask is not None:
             scores = scores.masked_fill(~attn_mask, -torch.inf) if attn_mask.dtype == torch.bool else scores + attn_mask
         scores = self._step(q, k, scores.masked_fill(scores < -1e4, -torch.inf))
-        return torch.softmax(scores.nan_to_num(neginf=torch.finfo(scores.dtype).min), -1) @ _spread(v, q)
+        return torch.softmax(scores.nan_to_num(neginf=torch.finfo(scores.dtype).min), -1) @ spread(v, q)
 
     def _remember(self, name: str, args: Any, out: Tensor) -> None:
         tensors = [a for a in args if isinstance(a, Tensor)]
@@ -106,7 +116,7 @@ class Attention(TorchFunctionMode):
             a, b = found
         else:
             b = b.mT
-        if a.shape[-2] == self.n and b.shape[-2] == self.n and a.shape[-1] == b.shape[-1] and a.shape[-1] != self.n:
+        if a.shape[-2] == self.n and b.shape[-2] == self.keys and a.shape[-1] == b.shape[-1] and a.shape[-1] != self.n:
             self._product = (a, b, out)
 
     def _written(self, x: Tensor) -> Tensor | None:
@@ -131,7 +141,33 @@ class Attention(TorchFunctionMode):
         return self.sharpen * scores if self.sharpen != 1 else scores
 
 
-def _spread(k: Tensor, q: Tensor) -> Tensor:
+class Squares(TorchFunctionMode):
+    """Looks how many rows attention has, where it is more than the tokens of a text: an image before it, say.
+
+    Args:
+        n: Length of the texts.
+    """
+
+    def __init__(self, n: int) -> None:
+        super().__init__()
+        self.n, self.size = n, 0
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = function(*args, **(kwargs or {}))
+        if getattr(function, "__name__", "") in SOFTMAXES and isinstance(out, Tensor) and out.ndim >= 3:
+            rows, columns = out.shape[-2:]
+            if rows == columns > self.n and not self.size:
+                self.size = rows
+        return out
+
+
+def words(low: int, vocabulary: int, n: int) -> Tensor:
+    """Texts of one repeated token, (WORDS, n)."""
+    chosen = torch.linspace(low, vocabulary - 1, min(WORDS, vocabulary - low)).round().long()
+    return chosen[:, None].expand(-1, n).contiguous()
+
+
+def spread(k: Tensor, q: Tensor) -> Tensor:
     """Keys for all heads of the queries."""
     return k if k.shape[1] == q.shape[1] else k.repeat_interleave(q.shape[1] // k.shape[1], 1)
 
@@ -163,3 +199,15 @@ def _of_einsum(equation: str, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor] | N
     except RuntimeError:
         return None
     return q, k
+
+
+def lies(vector: Tensor, places: Tensor, right: int) -> int | None:
+    """The place of one pass that has this vector, (1, H, d) among (1, H, L, d); the right one where several have it."""
+    if vector.shape[1] != places.shape[1] or right >= places.shape[2]:
+        return None
+    size = places.double().square().mean().sqrt()
+    apart = (places.double() - vector.double()[:, :, None]).abs().amax((0, 1, 3)) / size.clamp(min=1e-12)
+    if float(apart[right]) < 1e-3:
+        return right
+    best = int(apart.argmin())
+    return best if float(apart[best]) < 1e-3 else None

@@ -70,7 +70,19 @@ def stage(ours: list[Layer], theirs: list[Layer], reference: Tensor, candidate: 
             return f"another soft cap of scores in layer {n} ({a.cap:g} against {b.cap:g})"
         if a.straight != b.straight:
             return f"scores of layer {n} that pass something before their softmax"
-        if any(m.own and not m.permuted for m in (b.q, b.k)):
+        if b.q.order and b.k.order and b.q.order != b.k.order:
+            return (
+                f"the keys of layer {n} in another order of channels than its queries: weights that were permuted for "
+                f"another number of heads"
+            )
+        strange = [m.own and not m.permuted for m in (b.q, b.k)]
+        if strange[0] != strange[1]:
+            of, rest = ("queries", "keys") if strange[0] else ("keys", "queries")
+            return (
+                f"the {of} of layer {n} alone, and not its {rest}: their weights, such as an order of channels that is "
+                f"for another number of heads"
+            )
+        if any(strange):
             if n == 0:
                 return (
                     "other queries and keys in layer 0 already: the embedding, the first norm, a norm of queries, or "

@@ -53,6 +53,8 @@ def differences(text: object, near: object) -> list[Found]:
             one, other = (a.q, b.q) if of == "queries" else (a.k, b.k)
             rest = [m.q if of == "queries" else m.k for i, m in enumerate(ours) if i != n]
             each = [f for f in _of_maps(one, other, rest, schedule) if f.kind != "rounding"]
+            if (b.k if of == "queries" else b.q).permuted and other.own and not other.permuted:
+                each = [f for f in each if f.kind != "layout"]  # weights were permuted for it, and these wrongly
             close = [(m.q if of == "queries" else m.k) for m in (near.ours[n], near.theirs[n])]  # type: ignore[attr-defined]
             each = each or [f for f in _of_maps(close[0], close[1], rest, schedule) if f.kind == "rounding"]
             found += [replace(f, layers=(n,), of=of) for f in each]

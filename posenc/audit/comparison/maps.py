@@ -32,6 +32,7 @@ class Map:
         own: Whether it is told from the side's own first place, and not from the other side's: then gain and offset
             are not known.
         permuted: Whether the channels before are the other side's in another order.
+        order: Then which of them each channel is, where all heads have one order.
         mixed: Then, for each channel, its partner (d,) and what it and the partner are multiplied by, (L, d) each.
     """
 
@@ -47,6 +48,7 @@ class Map:
     mixed: tuple[Tensor, Tensor, Tensor] | None = None
     own: bool = False
     permuted: bool = False
+    order: tuple[int, ...] = ()
 
     @property
     def turns(self) -> bool:
@@ -62,14 +64,14 @@ class Map:
         if self.mixed is not None:
             partner, own, other = self.mixed
             return own.to(x) * x + other.to(x) * x[..., partner]
-        return _turned(x, self.pairs, self.measured if measured else self.exact(), self.through)
+        return turned(x, self.pairs, self.measured if measured else self.exact(), self.through)
 
     def undone(self, y: Tensor) -> Tensor:
         """y (…, L, d) as it was before."""
-        return _turned(y, self.pairs, 1 / self.measured, 1 / self.through)
+        return turned(y, self.pairs, 1 / self.measured, 1 / self.through)
 
 
-def _turned(x: Tensor, chosen: Tensor, z: Tensor, through: float) -> Tensor:
+def turned(x: Tensor, chosen: Tensor, z: Tensor, through: float) -> Tensor:
     y = through * x
     if len(chosen):
         i, j = chosen.T.to(x.device)

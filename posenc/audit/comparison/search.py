@@ -16,11 +16,12 @@ import torch
 from torch import Tensor
 
 from posenc.audit.adapters.protocol import Unfit
+from posenc.audit.comparison.attention import words
 from posenc.audit.comparison.described import Found
 from posenc.audit.comparison.maps import Map, unturned
 from posenc.audit.comparison.plan import whole
 from posenc.audit.comparison.result import KINDS, Comparison, Difference
-from posenc.audit.comparison.sides import Layer, Side, layers_of, words
+from posenc.audit.comparison.sides import Layer, Side, layers_of
 from posenc.audit.identification.rotation import FoundRotation
 from posenc.audit.identification.scalings import nice
 from posenc.audit.probe import deviation

@@ -12,12 +12,10 @@ from torch import Tensor, nn
 from posenc.audit.adapters.called import adapt
 from posenc.audit.adapters.copies import Uncopied, copied, module_of
 from posenc.audit.adapters.protocol import Adapter, Refused, Unfit, ask, logits_of
-from posenc.audit.comparison.attention import Attention, Change, Seen
+from posenc.audit.comparison.attention import Attention, Change, Seen, Squares
 from posenc.audit.comparison.maps import Map, map_of
 from posenc.audit.errors import error_line
-from posenc.audit.measures import quiet
-
-WORDS = 8  # how many texts of one repeated token tell what a layer does
+from posenc.audit.silence import quiet
 
 
 @dataclass(frozen=True)
@@ -50,6 +48,8 @@ class Side:
 
     def __init__(self, model: Any, name: str) -> None:
         self.name, self.why = name, ""
+        self.before = 0
+        """Rows of attention before the text, such as those of an image."""
         model = getattr(model, "_orig_mod", model)
         module = module_of(model)
         self.adapter: Adapter = self._adapter(model, module)
@@ -105,26 +105,36 @@ class Side:
             )
         return out.detach().double()
 
-    def changed(self, tokens: Tensor, positions: Tensor | None, change: Change | None, sharpen: float = 1.0) -> Tensor:
-        """Logits with other scores."""
-        with Attention(tokens.shape[1], change, sharpen, keep=False):
+    def changed(
+        self, tokens: Tensor, positions: Tensor | None, change: Change | None, sharpen: float = 1.0, rows: int = 0
+    ) -> Tensor:
+        """Logits with other scores, of `rows` queries and keys; 0 stands for as many as tokens."""
+        with Attention(rows or tokens.shape[1], change, sharpen, keep=False):
             return self.logits(tokens, positions)
 
     def seen(self, tokens: Tensor, positions: Tensor | None = None) -> list[Seen]:
         """What each layer does with these texts."""
-        with Attention(tokens.shape[1]) as look:
+        n = tokens.shape[1]
+        with Attention(n) as look:
             self.logits(tokens, positions)
-        return look.layers
+        if look.layers:
+            return look.layers
+        with Squares(n) as squares:
+            self.logits(tokens, positions)
+        if not squares.size:
+            return []
+        before = squares.size - n
+        with Attention(squares.size) as look:
+            self.logits(tokens, positions)
+        first = [x.q[:, :, :before] for x in look.layers[:1]]
+        if not all(torch.allclose(rows, rows[:1].expand_as(rows)) for rows in first):
+            return []  # the first rows are tokens: what is added stands behind the text, or elsewhere
+        self.before = before
+        return [Seen(x.q[:, :, -n:], x.k[:, :, -n:], x.scores[:, :, -n:, -n:]) for x in look.layers]
 
     def able_to_count(self) -> bool:
         """Whether positions can be given."""
         return bool(self.adapter.takes_positions)
-
-
-def words(low: int, vocabulary: int, n: int) -> Tensor:
-    """Texts of one repeated token, (WORDS, n)."""
-    chosen = torch.linspace(low, vocabulary - 1, min(WORDS, vocabulary - low)).round().long()
-    return chosen[:, None].expand(-1, n).contiguous()
 
 
 def layers_of(
@@ -142,7 +152,7 @@ def layers_of(
     for n, (one, many) in enumerate(zip(repeated, mixed, strict=True)):
         given = before[n] if before is not None else (None, None)
         q, k = (_map(each, start, positions) for each, start in zip((one.q, one.k), given, strict=True))
-        scale, bias, cap, straight = _scores(many)
+        scale, bias, cap, straight = scores_of(many)
         out.append(Layer(q, k, scale, bias, cap, straight))
     return out
 
@@ -164,7 +174,16 @@ def _map(after: Tensor, start: Tensor | None, positions: Tensor) -> Map:
     other = map_of(own, _vectors(after), positions)
     if found.found and other.found and other.found.residual > 0.3 * found.found.residual:
         return found  # rounding, and not another state
-    return found if other.problem or (not permuted and found.mixed) else replace(other, own=True, permuted=permuted)
+    if other.problem or (not permuted and found.mixed):
+        return found
+    return replace(other, own=True, permuted=permuted, order=_order(before[:, 0], own[:, 0]) if permuted else ())
+
+
+def _order(before: Tensor, after: Tensor) -> tuple[int, ...]:
+    """Which channel before each channel is, (M, d) both; nothing where that is not one order for all."""
+    apart = (after[:, :, None] - before[:, None]).abs().amax(0)
+    size, order = apart.min(1)
+    return tuple(order.tolist()) if float(size.max()) < 1e-4 * float(before.abs().max()) else ()
 
 
 def _order(before: Tensor, after: Tensor) -> Tensor | None:
@@ -203,7 +222,7 @@ def _before(after: Tensor, start: Tensor | None) -> Tensor:
     return _vectors(start)
 
 
-def _scores(seen: Seen) -> tuple[float, Tensor, float, bool]:
+def scores_of(seen: Seen) -> tuple[float, Tensor, float, bool]:
     """Scale, bias, cap, and whether these are all."""
     k = (
         seen.k

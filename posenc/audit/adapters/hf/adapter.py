@@ -1,4 +1,4 @@
-"""A model of transformers as the audit sees it.
+"""A model of transformers as the audit sees it; `halves.py` has the two halves of an encoder-decoder.
 
 Three habits of transformers shape this file. `use_cache` is always passed, because its default does not separate packed
 documents. A cache is passed under the name that the class returns it under, and the mask as `generate` would pass it.
@@ -18,9 +18,17 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from posenc.audit.adapters.hf.special import IGNORES_MASK, MASK_WITHOUT_CACHE, NO_PACKING, NO_POSITIONS, SCALES, TWO_WAY
+from posenc.audit.adapters.hf.special import (
+    IGNORES_MASK,
+    MASK_WITHOUT_CACHE,
+    NO_PACKING,
+    NO_POSITIONS,
+    PADS,
+    SCALES,
+    TWO_WAY,
+)
 from posenc.audit.adapters.hf.tiny import quiet
-from posenc.audit.adapters.protocol import Refused
+from posenc.audit.adapters.protocol import Refused, logits_of
 from posenc.audit.errors import first_line
 
 CACHES = ("past_key_values", "cache_params", "state", "mems")
@@ -48,46 +56,82 @@ class State:
 
 
 class TransformersAdapter:
-    """The adapter of a causal language model of transformers; `posenc.audit.adapt` makes it.
+    """The adapter of a language model or an encoder of transformers; `posenc.audit.adapt` makes it.
 
     Args:
-        model: A `PreTrainedModel` that returns logits.
+        model: A `PreTrainedModel` of texts. Without a row of logits for each token, the last hidden states of its base
+            model serve.
+        whole: The model that it is a part of. Default: none.
     """
 
+    position_name, mask_name, embeds_name = "position_ids", "attention_mask", "inputs_embeds"
     explained: ClassVar[dict[str, str]] = {
         ALL_KEYS: "It follows from which keys a layer selects: the selection has no gradient, and equal tokens tie."
     }
     """Variants under which a test that fails is no bug when it passes, and why."""
 
-    def __init__(self, model: Any) -> None:
-        self.model, self.module = model, model
+    def __init__(self, model: Any, whole: Any = None) -> None:
+        self.model, self.module = _with_rows(model), model if whole is None else whole
+        model = self.model
         names = inspect.signature(model.forward).parameters
         anything = any(each.kind == each.VAR_KEYWORD for each in names.values())
-        config = model.config.get_text_config(decoder=True)
-        model_type = model.config.model_type
+        config = self.module.config.get_text_config(decoder=True)
+        model_type = self.module.config.model_type
         self.names = set(names)
         self.says_use_cache = "use_cache" in names or anything
         # Where forward passes on **kwargs, a part of the model decides; a name that nobody knows is dropped silently.
         named = "position_ids" in names or (anything and _inside(model, "position_ids"))
         self.takes_positions = named and model_type not in NO_POSITIONS
         self.takes_mask = "attention_mask" in names and model_type not in IGNORES_MASK
-        self.vocabulary = _vocabulary(model, config)
-        self.causal = model_type not in TWO_WAY and getattr(config, "causal", True) is not False
+        self.vocabulary = _vocabulary(self.module, config)
+        self.causal, self.causal_why = says_causal(self.module)
+        self.keeps = model_type in TWO_WAY
+        """Whether it generates with a cache, although tokens see later ones."""
         kinds = " ".join(map(str, getattr(config, "layer_types", None) or ()))
-        self.recurrent = bool(model._is_stateful) or any(word in kinds for word in RECURRENT)
+        self.recurrent = bool(getattr(model, "_is_stateful", False)) or any(word in kinds for word in RECURRENT)
         rotary = any("Rotary" in type(each).__name__ for each in model.modules())
-        self.packs = self.takes_positions and rotary and not self.recurrent and model_type not in NO_PACKING
+        relative = self.takes_positions and rotary and not self.recurrent and model_type not in NO_PACKING
+        self.packs = relative and bool(self.causal)  # masks that look both ways are not made from positions
         self.scales = SCALES.get(model_type, "")
         """What scores depend on besides distances."""
         self.scheme = "relative" if self.packs and not self.scales else None
+        self.pads = PADS.get(model_type, "")
+        """What padding does that no mask undoes."""
         self.cached_mask = model_type not in MASK_WITHOUT_CACHE
 
+    @property
+    def pads_right(self) -> bool:
+        """Whether padding belongs after a text, as transformers' pages say of classes with a table and no positions."""
+        return not self.takes_positions
+
     def logits(self, tokens: Tensor, positions: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
-        return self._call(tokens, positions, mask, use_cache=False).logits
+        return logits_of(self._call(tokens, positions, mask, use_cache=False))
+
+    def logits_of_embeddings(
+        self, tokens: Tensor, positions: Tensor | None = None, mask: Tensor | None = None
+    ) -> Tensor:
+        """The same with the rows of the model's own table given in place of tokens."""
+        if self.embeds_name not in self.names:
+            raise Refused("takes no embeddings in place of tokens")
+        given = self._given(tokens, positions, mask, use_cache=False) | self._beside(tokens)
+        try:
+            return logits_of(self.model(**{self.embeds_name: self._rows(tokens)}, **given))
+        except (ValueError, NotImplementedError) as error:
+            raise _refused(error) from error
+
+    def _rows(self, tokens: Tensor) -> Tensor:
+        """The rows of the model's own table."""
+        try:
+            rows = getattr(self, "part", self.model).get_input_embeddings()(tokens)
+        except (AttributeError, NotImplementedError) as error:
+            raise Refused("does not say which table its tokens are read from") from error
+        if not isinstance(rows, Tensor):
+            raise Refused("makes more of a token than the row of a table")
+        return rows
 
     def logits_by_default(self, tokens: Tensor, positions: Tensor | None = None) -> Tensor:
         """The same with `use_cache` left to its default, as most calls leave it."""
-        return self._call(tokens, positions, None, use_cache=None).logits
+        return logits_of(self._call(tokens, positions, None, use_cache=None))
 
     def step(
         self, tokens: Tensor, state: State | None, positions: Tensor | None = None, mask: Tensor | None = None
@@ -105,7 +149,7 @@ class TransformersAdapter:
         if name is None:
             raise Refused("returns no cache that can be passed to the next call")
         past = 0 if state is None else state.length
-        return out.logits, State(name, getattr(out, name), past + tokens.shape[1])
+        return logits_of(out), State(name, getattr(out, name), past + tokens.shape[1])
 
     def reorder(self, state: State, order: Tensor) -> State:
         if not hasattr(state.cache, "reorder_cache"):
@@ -155,12 +199,13 @@ class TransformersAdapter:
             raise Refused("has no generate")
         plain = beams == 1 and lookup == 0
         options: dict[str, Any] = {"max_new_tokens": new if forced is None else forced.shape[1], "use_cache": use_cache}
+        options |= self._text(tokens)
         if forced is not None:
             options["logits_processor"] = [_forcing(forced, tokens.shape[1])]
         if mask is not None and self.takes_mask:
             if use_cache and not self.cached_mask:
                 raise Refused(MASK_WITHOUT_CACHE[self.model.config.model_type])
-            options["attention_mask"] = mask
+            options[self.mask_name] = mask
         if static:
             options |= {"cache_implementation": "static", "disable_compile": True}
         if beams > 1:
@@ -171,11 +216,9 @@ class TransformersAdapter:
             if past.name != "past_key_values":
                 raise Refused(f"generate continues from past_key_values only, and the state is {past.name}")
             options[past.name] = past.cache
-        with _plain_generation(self.model), quiet():
+        with _plain_generation(self.model, tokens), quiet():
             try:
-                out = self.model.generate(
-                    tokens, do_sample=False, return_dict_in_generate=True, output_logits=plain, **options
-                )
+                out = self.model.generate(do_sample=False, return_dict_in_generate=True, output_logits=plain, **options)
             except (ValueError, NotImplementedError, AssertionError, RuntimeError, AttributeError) as error:
                 raise _refused(error) from error
         return out.sequences, torch.stack(out.logits, 1) if plain else None
@@ -219,31 +262,84 @@ class TransformersAdapter:
     def _call(
         self, tokens: Tensor, positions: Tensor | None, mask: Tensor | None, *, use_cache: bool | None, **cache: Any
     ) -> Any:
+        return self.model(**self._text(tokens), **self._given(tokens, positions, mask, use_cache=use_cache), **cache)
+
+    def _text(self, tokens: Tensor) -> dict[str, Any]:
+        """A text as the class takes it."""
+        return {"input_ids": tokens, **self._beside(tokens)}
+
+    def _beside(self, tokens: Tensor) -> dict[str, Any]:
+        """What has to stand beside each text."""
+        return {}
+
+    def _given(
+        self, tokens: Tensor, positions: Tensor | None, mask: Tensor | None, *, use_cache: bool | None
+    ) -> dict[str, Any]:
+        """What goes with a text, by the names that the class has for it."""
         if positions is not None and not self.takes_positions:
             raise Refused("takes no positions")
         if mask is not None and not self.takes_mask:
             raise Refused("takes no mask of real tokens")
-        given = dict(cache)
+        given: dict[str, Any] = {}
         if positions is not None:
-            given["position_ids"] = positions.expand(len(tokens), -1)
+            given[self.position_name] = positions.expand(len(tokens), -1)
         if mask is not None:
-            given["attention_mask"] = mask
+            given[self.mask_name] = mask
         if use_cache is not None and self.says_use_cache:
             given["use_cache"] = use_cache
-        return self.model(tokens, **given)
+        return given
+
+
+def says_causal(model: Any) -> tuple[bool | None, str]:
+    """Whether tokens see only what lies before them, and who says so; None if nobody does.
+
+    Fields of the configuration decide before the class does: a class for causal language models with `is_decoder`
+    false, as that of BERT, looks both ways.
+    """
+    text = model.config.get_text_config(decoder=True)
+    kind, mine = model.config.model_type, type(model).__name__
+    if kind in TWO_WAY:
+        return False, TWO_WAY[kind]
+    asked = "is_decoder" in inspect.signature(model.forward).parameters  # then each call says it anew
+    for config in (text, model.config):
+        if getattr(config, "use_bidirectional_attention", None) in (True, "all"):
+            return False, "use_bidirectional_attention of the configuration is set"
+        for name in ("is_causal", "causal", *([] if asked else ["is_decoder"])):
+            if isinstance(value := getattr(config, name, None), bool):
+                return value, f"{name} of the configuration is {str(value).lower()}"
+    from transformers.models.auto import modeling_auto as auto
+
+    if mine in auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.values():
+        return True, f"{mine} is a causal language model"
+    if mine in auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES.values():
+        return False, f"{mine} is a masked language model"
+    kinds = {kind, text.model_type}
+    if kinds & set(auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES) and not kinds & set(auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES):
+        return True, f"{text.model_type} is a family of causal language models"
+    return None, ""
+
+
+def _with_rows(model: Any) -> Any:
+    """The part of a model that has a row for each token: without the head of a classifier."""
+    base = getattr(model, "base_model", model)
+    pooled = re.search(r"For(SequenceClassification|MultipleChoice|QuestionAnswering|NextSentence|PreTraining)",
+                       type(model).__name__)  # fmt: skip
+    return base if pooled and base is not model else model
 
 
 class _plain_generation:
     """Without what a model's own settings would add to greedy decoding: end tokens, penalties, forced tokens."""
 
-    def __init__(self, model: Any) -> None:
-        self.model = model
+    def __init__(self, model: Any, tokens: Tensor) -> None:
+        self.model, self.start = model, tokens[:, 0].tolist()
 
     def __enter__(self) -> None:
         from transformers import GenerationConfig
 
         self.before = self.model.generation_config
-        self.model.generation_config = GenerationConfig(pad_token_id=0, bos_token_id=1)
+        # A decoder's text begins as it is given: another first token than this one would be put before it
+        start = {"decoder_start_token_id": self.start} if self.model.config.is_encoder_decoder else {}
+        self.model.generation_config = GenerationConfig(pad_token_id=0, bos_token_id=1, **start)
 
     def __exit__(self, *error: object) -> None:
         self.model.generation_config = self.before

@@ -33,6 +33,13 @@ SPECIAL = {
         "has no rotary parameters by default",
         default={"rope_parameters": {"full_attention": _SECTIONS, "sliding_attention": _SECTIONS}},
     ),
+    "led": Special("has a window for each layer", {"attention_window": 8}),
+    "longformer": Special("has a window for each layer", {"attention_window": 8}),
+    "esm": Special("leaves its tokens open", {"vocab_size": 99, "pad_token_id": 0, "mask_token_id": 98}),
+    "layoutlmv3": Special("puts its width together from those of boxes", {"coordinate_size": 12, "shape_size": 8}),
+    "lilt": Special("has boxes of six coordinates, which share its width", {"hidden_size": 96}),
+    "distilbert": Special("calls its width dim", {"dim": 64, "hidden_dim": 96}),
+    "moonshine_streaming": Special("reads heads of keys from a field that it lacks", {"num_key_value_heads": 4}),
     "dbrx": Special(
         "cannot be made by default: rope_theta of the attention has no value",
         {"attn_config": {"kv_n_heads": 2}},
@@ -87,10 +94,33 @@ NOT_ASKED = {
     "musicgen_melody": "streams of sound",
 }
 
-# A token sees what follows it; the class says so, and no test can know it
+# Encoders of texts that are no masked language models: the model type by class
+BARE = {
+    "AltCLIPTextModel": "altclip_text_model", "BertForSequenceClassification": "bert", "BertModel": "bert",
+    "BlipTextModel": "blip_text_model", "CLIPTextModel": "clip_text_model", "ChineseCLIPTextModel":
+    "chinese_clip_text_model", "ClapTextModel": "clap_text_model", "EmbeddingGemma2TextModel":
+    "embedding_gemma2_text", "FlavaTextModel": "flava_text_model", "LayoutLMv3Model": "layoutlmv3", "LiltModel":
+    "lilt", "LongT5EncoderModel": "longt5", "MPNetModel": "mpnet", "MT5EncoderModel": "mt5", "MarkupLMModel":
+    "markuplm", "ModernBertForTokenClassification": "modernbert", "OpenAIPrivacyFilterModel":
+    "openai_privacy_filter", "RobertaForQuestionAnswering": "roberta", "Siglip2TextModel": "siglip2_text_model",
+    "SiglipTextModel": "siglip_text_model", "SplinterModel": "splinter", "T5EncoderModel": "t5", "UMT5EncoderModel":
+    "umt5", "VisualBertModel": "visual_bert", "XLNetModel": "xlnet",
+}  # fmt: skip
+COMPOSED = {"encoder-decoder", "speech-encoder-decoder"}  # made of two models that somebody chooses
+
+# A token sees what follows it, though the class is listed among causal language models
 TWO_WAY = {
     "cpmant": "a prefix sees itself whole",
     "xlnet": "all tokens see one another unless a permutation is given",
+}
+
+# What padding does to a text that no mask undoes
+PADS = {
+    "convbert": "a convolution reaches from padding into the text",
+    "reformer": "the first chunk of a two-way row looks at the last one, where padding takes the place of the text",
+    "funnel": "tokens are pooled in pairs, which are counted from the first row, with padding among them",
+    "mobilebert": "the embedding of a token has those of its neighbours in it, padding among them",
+    "nystromformer": "landmarks are means over parts of the row, with padding among them",
 }
 
 IGNORES_MASK = {

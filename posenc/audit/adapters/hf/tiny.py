@@ -1,4 +1,4 @@
-"""A tiny model of any causal language model of transformers, from a model type or a folder's `config.json`.
+"""A tiny model of any language model or encoder of transformers, from a model type or a folder's `config.json`.
 
 The audit needs a mechanism, not a checkpoint: two layers of width 64 with random weights decode, pad and pack by the
 same code as the published model, and answer in milliseconds. `tiny` shrinks a configuration by rules on the names of
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import functools
 import io
 import json
 import logging
@@ -40,7 +41,7 @@ from posenc.audit.adapters.hf.rules import (
     VOCABULARY,
     rule,
 )
-from posenc.audit.adapters.hf.special import NOT_ASKED, SPECIAL, Special
+from posenc.audit.adapters.hf.special import BARE, COMPOSED, NOT_ASKED, SPECIAL, Special
 from posenc.audit.adapters.protocol import TURN
 
 TESTED = (5, 23)  # the version of transformers that rules and findings were tested with
@@ -69,6 +70,7 @@ class Shape:
         parts: Shrink nested configurations as well.
         skip: Names of fields that keep their value.
         keep_heads: Keep the width of a head and the rows of a configuration, so that its angles stay what they are.
+        decoder: Set `is_decoder`, where there is such a field.
     """
 
     layers: int = 2
@@ -78,6 +80,7 @@ class Shape:
     parts: bool = True
     skip: tuple[str, ...] = ()
     keep_heads: bool = False
+    decoder: bool = False
 
 
 SHAPES = (
@@ -109,16 +112,20 @@ class Tiny:
     """What the shapes before this one raised."""
 
 
-def tiny(what: str | os.PathLike[str] | Mapping[str, Any] | Any, *, seed: int = 0) -> Tiny:
+def tiny(what: str | os.PathLike[str] | Mapping[str, Any] | Any, *, architecture: str = "", seed: int = 0) -> Tiny:
     """A tiny model with the mechanisms of a configuration, and random weights.
 
     Args:
         what: A model type such as `"llama"`, a folder with a `config.json` or that file, its content as a dict, or a
             configuration of transformers.
+        architecture: The class to build, such as "BertForMaskedLM". Default: the first of the configuration's
+            `architectures`; without one, the causal language model of that type, or else its masked one, its
+            encoder-decoder, or its model without a head.
         seed: Seed of the random weights. Default: 0.
 
     Raises:
-        CannotBuild: Where there is no configuration, its type is unknown, or no shape gives a model that answers.
+        CannotBuild: Where there is no configuration, its type or the class is unknown, or no shape gives a model that
+            answers.
 
     Example:
         >>> made = tiny("llama")
@@ -126,7 +133,7 @@ def tiny(what: str | os.PathLike[str] | Mapping[str, Any] | Any, *, seed: int = 
         ('LlamaForCausalLM', True)
     """
     with quiet():
-        subject = _subject(what)
+        subject = _subject(what, architecture)
         failed = []
         for shape in subject.shapes:
             try:
@@ -170,11 +177,9 @@ def load(folder: str | os.PathLike[str], *, dtype: torch.dtype = torch.float32) 
             f"free: audit the tiny model instead, which needs no weights"
         )
     with quiet(), contextlib.redirect_stderr(io.StringIO()):  # a bar of progress
-        from transformers import AutoModelForCausalLM
-
         config = configuration(_class(data, str(folder)), data)
         try:
-            loaded: Any = AutoModelForCausalLM.from_pretrained(
+            loaded: Any = model_class(config, _named(data)[0]).from_pretrained(
                 os.fspath(_folder(folder)),
                 config=config,
                 dtype=dtype,
@@ -293,6 +298,43 @@ def model_types() -> list[str]:
         return list(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES)
 
 
+def encoders() -> dict[str, str]:
+    """Encoders of texts in transformers: the model type by class."""
+    with quiet():
+        from transformers.models.auto import modeling_auto as auto
+
+        masked = {_first(name): kind for kind, name in auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES.items()}
+        others = encoder_decoders()
+        return {name: kind for name, kind in (masked | BARE).items() if name not in others}
+
+
+@functools.cache
+def encoder_decoders() -> dict[str, str]:
+    """Encoder-decoders of texts and sounds in transformers: the model type by class."""
+    with quiet():
+        from transformers.models.auto import modeling_auto as auto
+
+        tables = (auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES, auto.MODEL_FOR_SPEECH_SEQ_2_SEQ_MAPPING_NAMES)
+        found = {_first(name): kind for table in tables for kind, name in table.items()}
+        mapping = _config_mapping()
+        return {
+            name: kind
+            for name, kind in found.items()
+            if kind not in COMPOSED and getattr(_made_by_default(mapping[kind]), "is_encoder_decoder", False)
+        }
+
+
+def _first(name: str | tuple[str, ...]) -> str:
+    return name if isinstance(name, str) else name[0]
+
+
+def _made_by_default(cls: Any) -> Any:
+    try:
+        return cls()
+    except Exception:  # it needs its parts
+        return None
+
+
 def version_note() -> tuple[str, ...]:
     """A line for the report where the installed transformers is not the version that was tested."""
     installed = version("transformers")
@@ -357,7 +399,7 @@ def shrunk(fields: Mapping[str, Any], shape: Shape) -> dict[str, Any]:
         elif isinstance(value, Mapping) and "model_type" in value:
             if shape.parts:
                 out[name] = {"model_type": value["model_type"], **shrunk(value, replace(shape, layers=2))}
-        elif name == "is_decoder":
+        elif name == "is_decoder" and shape.decoder:
             out[name] = True
         else:
             small = _small(name, value, layers)
@@ -444,9 +486,11 @@ class _Subject:
     shapes: tuple[Shape, ...]
     special: Special
     notes: tuple[str, ...] = ()
+    architecture: str = ""
+    """The class that is asked for."""
 
 
-def _subject(what: Any) -> _Subject:
+def _subject(what: Any, architecture: str = "") -> _Subject:
     notes: tuple[str, ...] = ()
     if hasattr(what, "to_dict"):  # a configuration of transformers
         data = trusted(what.to_dict())
@@ -455,7 +499,7 @@ def _subject(what: Any) -> _Subject:
     elif isinstance(what, str) and what in _config_mapping():
         special = SPECIAL.get(what, Special(""))
         shapes = (replace(SHAPES[0], **special.switch),) if special.switch else SHAPES
-        return _Subject(what, _config_mapping()[what], {}, shapes, special)
+        return _Subject(what, _config_mapping()[what], {}, shapes, special, architecture=architecture)
     elif isinstance(what, str) and not Path(what).exists() and re.fullmatch(r"[\w-]+", what):
         raise CannotBuild(_unknown(what))
     else:
@@ -469,7 +513,50 @@ def _subject(what: Any) -> _Subject:
     special = SPECIAL.get(cls.model_type, Special(""))
     shapes = (replace(SHAPES[0], **special.switch),) if special.switch else SHAPES
     kept = tuple(replace(shape, keep_heads=True) for shape in shapes[:2])
-    return _Subject(cls.model_type, cls, data, kept + shapes, special, notes)
+    named, why = _named(data)
+    notes = (*notes, why) if why and not architecture else notes
+    return _Subject(cls.model_type, cls, data, kept + shapes, special, notes, architecture or named)
+
+
+def _named(data: Mapping[str, Any]) -> tuple[str, str]:
+    """The class that a configuration names first, if transformers has it; if not, a note."""
+    import transformers
+
+    listed = data.get("architectures")
+    name = listed[0] if isinstance(listed, list) and listed else None
+    if not isinstance(name, str):
+        return "", ""
+    if not re.fullmatch(r"\w+", name) or not hasattr(getattr(transformers, name, None), "from_pretrained"):
+        return "", f"architectures names {name}, which transformers {version('transformers')} does not have"
+    return name, ""
+
+
+def model_class(config: Any, name: str = "") -> Any:
+    """The class of that name; without one, the first that transformers has for such a configuration.
+
+    Raises:
+        CannotBuild: If there is none.
+    """
+    import transformers
+    from transformers.models.auto import modeling_auto as auto
+
+    if name:
+        cls = getattr(transformers, name, None)
+        if not hasattr(cls, "from_pretrained") or not hasattr(cls, "_from_config"):
+            raise CannotBuild(f"transformers {version('transformers')} has no model {name}")
+        return cls
+    tables = (
+        auto.MODEL_FOR_CAUSAL_LM_MAPPING, auto.MODEL_FOR_MASKED_LM_MAPPING, auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING,
+        auto.MODEL_FOR_SPEECH_SEQ_2_SEQ_MAPPING, auto.MODEL_MAPPING,
+    )  # fmt: skip
+    for table in tables:
+        if type(config) in table:
+            found: Any = table[type(config)]
+            cls = found[0] if isinstance(found, tuple) else found
+            if table is auto.MODEL_MAPPING and cls.main_input_name != "input_ids":
+                raise CannotBuild(f"{config.model_type} takes {cls.main_input_name} and no tokens")
+            return cls
+    raise CannotBuild(f"{config.model_type} is no language model and no encoder of texts")
 
 
 def _class(data: Mapping[str, Any], where: str) -> Any:
@@ -501,24 +588,27 @@ def _folder(what: str | os.PathLike[str]) -> Path:
 
 def _built(subject: _Subject, shape: Shape, seed: int) -> tuple[nn.Module, int]:
     """The model of one shape, if it is small enough and answers."""
-    from transformers import AutoModelForCausalLM
+    from posenc.audit.adapters.called import adapt
 
     whole = configuration(subject.cls, subject.data) if subject.data else _default(subject)
+    if not subject.architecture:
+        shape = replace(shape, decoder=True)  # the default is a causal language model, where there is one
     keywords = merged(subject.data or subject.special.default, shrunk(whole.to_dict(), shape))
     keywords = merged(keywords, subject.special.small)
     config = configuration(subject.cls, {name: value for name, value in keywords.items() if name not in UNTRUSTED})
-    if type(config) not in AutoModelForCausalLM._model_mapping:
-        raise CannotBuild(f"{subject.model_type} is not a causal language model")
+    cls = model_class(config, subject.architecture)
+    if cls.config_class is config.sub_configs.get("text_config"):
+        config = config.get_text_config()
     with torch.device("meta"):
-        count = sum(parameter.numel() for parameter in AutoModelForCausalLM.from_config(config).parameters())
+        count = sum(parameter.numel() for parameter in cls._from_config(config).parameters())
     if count > LARGEST:
         raise ValueError(f"{count / 1e6:.0f} million parameters are too many")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        model = AutoModelForCausalLM.from_config(config).eval()
+        model = cls._from_config(config).eval()
     with torch.no_grad():
-        logits = model(torch.arange(10, 10 + TOKENS)[None] % VOCABULARY).logits
-    if logits.shape[1] != TOKENS:
+        logits = adapt(model).logits_by_default(torch.arange(10, 10 + TOKENS)[None] % VOCABULARY)  # type: ignore[attr-defined]
+    if logits.shape[:2] != (1, TOKENS):
         raise ValueError(f"{TOKENS} tokens give logits of the shape {tuple(logits.shape)}")
     return model, count
 

@@ -1,0 +1,1 @@
+"""Casts: partners alone, which decide what a shift means."""
