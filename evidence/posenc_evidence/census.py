@@ -2,8 +2,8 @@
 
     python -m posenc_evidence.census [NAMES] [--jobs 2]
 
-Encoders and encoder-decoders are asked by the names of their classes, with `--kind encoder` and `--kind encoder-decoder`;
-`--out` says where their rows go.
+With `--kind encoder` and `--kind encoder-decoder` those are asked, by the names of their classes; `--out` says where
+their rows go.
 
 Each architecture is built tiny, gets random weights, and is asked all questions of the audit. Child processes do it, so
 that one that hangs or dies costs its own row; results of a run that was stopped are kept, and the same command goes on.
@@ -21,7 +21,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +40,8 @@ def main(arguments: list[str] | None = None) -> int:
         return child()
     from posenc.audit.adapters.hf.tiny import CannotBuild, encoder_decoders, encoders, model_types, version_note
 
-    known = {"causal": model_types, "encoder": encoders, "encoder-decoder": encoder_decoders}[args.kind]()
+    others: dict[str, Callable[[], Iterable[str]]] = {"encoder": encoders, "encoder-decoder": encoder_decoders}
+    known = list(others.get(args.kind, model_types)())
     unknown = [name for name in args.names if name not in known]
     if unknown:
         kind = "causal language model" if args.kind == "causal" else args.kind
@@ -51,7 +52,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 2
     for note in version_note():
         print(f"census: {note}", file=sys.stderr)
-    names = args.names or list(known)
+    names = args.names or known
     part = Path(args.part)
     done = {} if args.fresh else kept(part)
     try:
