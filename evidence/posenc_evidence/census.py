@@ -2,6 +2,9 @@
 
     python -m posenc_evidence.census [NAMES] [--jobs 2]
 
+With `--kind encoder` and `--kind encoder-decoder` those are asked, by the names of their classes; `--out` says where
+their rows go.
+
 Each architecture is built tiny, gets random weights, and is asked all questions of the audit. Child processes do it, so
 that one that hangs or dies costs its own row; results of a run that was stopped are kept, and the same command goes on.
 """
@@ -18,7 +21,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -35,12 +38,17 @@ def main(arguments: list[str] | None = None) -> int:
     args = parser().parse_args(arguments)
     if args.child:
         return child()
-    from posenc.audit.adapters.hf.tiny import CannotBuild, model_types, version_note
+    from posenc.audit.adapters.hf.tiny import CannotBuild, encoder_decoders, encoders, model_types, version_note
 
-    known = model_types()
+    others: dict[str, Callable[[], Iterable[str]]] = {"encoder": encoders, "encoder-decoder": encoder_decoders}
+    known = list(others.get(args.kind, model_types)())
     unknown = [name for name in args.names if name not in known]
     if unknown:
-        print(f"census: transformers has no causal language model {', '.join(unknown)}", file=sys.stderr)
+        kind = "causal language model" if args.kind == "causal" else args.kind
+        print(f"census: transformers has no {kind} {', '.join(unknown)}", file=sys.stderr)
+        return 2
+    if args.kind != "causal" and args.out == str(OUT):
+        print(f"census: {OUT} is of causal language models: say with --out where rows of others go", file=sys.stderr)
         return 2
     for note in version_note():
         print(f"census: {note}", file=sys.stderr)
@@ -66,7 +74,13 @@ def parser() -> argparse.ArgumentParser:
     command = argparse.ArgumentParser(
         prog="python -m posenc_evidence.census", description="Audits all causal language models of transformers."
     )
-    command.add_argument("names", nargs="*", metavar="NAMES", help="model types (default: all)")
+    command.add_argument("names", nargs="*", metavar="NAMES", help="model types, or classes (default: all)")
+    command.add_argument(
+        "--kind",
+        choices=("causal", "encoder", "encoder-decoder"),
+        default="causal",
+        help="what is asked (default: causal)",
+    )
     command.add_argument(
         "--jobs", type=int, default=os.cpu_count() or 1, help="processes at a time (default: one a core)"
     )
@@ -85,13 +99,14 @@ def parser() -> argparse.ArgumentParser:
 def one(name: str) -> dict[str, Any]:
     """The row of one architecture."""
     from posenc.audit import audit
-    from posenc.audit.adapters.hf.tiny import CannotBuild, tiny
+    from posenc.audit.adapters.hf.tiny import CannotBuild, encoder_decoders, encoders, tiny
     from posenc.audit.config import read_config
     from posenc.audit.knobs import READ, knobs
 
     begun, cpu = time.monotonic(), time.process_time()
+    kinds = {} if name.islower() else {**encoders(), **encoder_decoders()}
     try:
-        model_made = tiny(name)
+        model_made = tiny(kinds[name], architecture=name) if name in kinds else tiny(name)
     except CannotBuild as error:
         return {"name": name, "not_run": str(error)}
     fields = model_made.model.config.to_dict()
@@ -108,7 +123,11 @@ def one(name: str) -> dict[str, Any]:
         "scheme": reading.scheme,
         "layers": reading.kinds,
         "tests": tests,
-        "knobs": {each.field: [each.verdict, each.note] for each in knobs(name) if each.verdict != READ},
+        "knobs": {
+            each.field: [each.verdict, each.note]
+            for each in ([] if name in kinds else knobs(name))  # which need logits
+            if each.verdict != READ
+        },
         "notes": list(report.notes),
         "seconds": round(time.monotonic() - begun, 2),
         "cpu": round(time.process_time() - cpu, 2),
