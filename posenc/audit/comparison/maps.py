@@ -32,7 +32,7 @@ class Map:
         own: Whether it is told from the side's own first place, and not from the other side's: then gain and offset
             are not known.
         permuted: Whether the channels before are the other side's in another order.
-        order: Then which of them each channel is, where all heads have one order.
+        order: Then where each channel of the other side is, where all heads have one order.
         mixed: Then, for each channel, its partner (d,) and what it and the partner are multiplied by, (L, d) each.
     """
 

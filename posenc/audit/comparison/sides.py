@@ -165,10 +165,11 @@ def _map(after: Tensor, start: Tensor | None, positions: Tensor) -> Map:
     if start is None or clean:
         return found
     order = _order(before[:, 0], own[:, 0])
+    known = () if order is None else tuple(order.tolist())
     if order is not None:  # what converted weights do, or a rotation that sorts channels first
         sorted_ = map_of(before, _vectors(after)[..., order], positions)
         if not sorted_.problem:
-            return sorted_
+            return replace(sorted_, order=known)
     a, b = (each[:, 0].abs().sort().values for each in (before, own))
     permuted = a.shape == b.shape and bool((a - b).abs().max() < 1e-4 * a.abs().max())
     other = map_of(own, _vectors(after), positions)
@@ -176,14 +177,7 @@ def _map(after: Tensor, start: Tensor | None, positions: Tensor) -> Map:
         return found  # rounding, and not another state
     if other.problem or (not permuted and found.mixed):
         return found
-    return replace(other, own=True, permuted=permuted, order=_order(before[:, 0], own[:, 0]) if permuted else ())
-
-
-def _order(before: Tensor, after: Tensor) -> tuple[int, ...]:
-    """Which channel before each channel is, (M, d) both; nothing where that is not one order for all."""
-    apart = (after[:, :, None] - before[:, None]).abs().amax(0)
-    size, order = apart.min(1)
-    return tuple(order.tolist()) if float(size.max()) < 1e-4 * float(before.abs().max()) else ()
+    return replace(other, own=True, permuted=permuted, order=known)
 
 
 def _order(before: Tensor, after: Tensor) -> Tensor | None:
