@@ -421,6 +421,50 @@ def minimax_m3_part() -> list[Shown]:
     return [Shown("minimax_m3_vl_text", surplus(), surplus(rope_parameters=part))]
 
 
+@bug(
+    "Padding on the left shifts positions, and positions that are given are refused",
+    "reformer",
+    where=("models/reformer/modeling_reformer.py:2134", "models/reformer/modeling_reformer.py:2255"),
+    sees="generate reads a prompt that is padded on the left at other positions, although its mask is given. "
+    "position_ids raise an error unless the text is whole chunks long: the line that fills them up reads the wrong name.",
+    test="left_pad",
+    control="position_ids given, in a text of whole chunks",
+)
+def reformer_left() -> list[Shown]:
+    model = build("reformer", is_decoder=True, axial_pos_embds=False, attn_layers=["local", "local"], hash_seed=0,
+                  feed_forward_size=96, attention_head_size=16, local_attn_chunk_length=8)  # fmt: skip
+    x, pads = text(), 8
+    full = model(x).logits
+    padded = torch.cat([torch.zeros(1, pads, dtype=torch.long), x], 1)
+    mask = (torch.arange(padded.shape[1]) >= pads).long()[None]
+    pos = (mask.cumsum(-1) - 1).clamp(min=0)
+    shown = [model(padded, attention_mask=mask, **more).logits[:, pads:] for more in ({}, {"position_ids": pos})]
+    return [Shown("reformer", off(shown[0], full), off(shown[1], full))]
+
+
+@bug(
+    "Embeddings given in place of tokens lose those of each layer",
+    "gemma3n_text",
+    where=("models/gemma3n/modeling_gemma3n.py:1661",),
+    sees="inputs_embeds get other logits than the tokens whose embeddings they are: each layer has further embeddings "
+    "of the tokens, which a call without tokens leaves out unless per_layer_inputs are given too.",
+    test="embeds",
+    control="per_layer_inputs given beside the embeddings",
+)
+def gemma3n_embeds() -> list[Shown]:
+    model = build("gemma3n_text", hidden_size_per_layer_input=16, vocab_size_per_layer_input=99, laurel_rank=8,
+                  num_kv_shared_layers=0, layer_types=["full_attention"] * 2, head_dim=16, altup_num_inputs=2,
+                  activation_sparsity_pattern=[0.0, 0.0], intermediate_size=[96, 96])  # fmt: skip
+    with torch.no_grad():
+        for layer in model.model.layers:
+            layer.altup.correct_output_scale.fill_(0.3)  # it begins at 0, and hides what follows
+    x = text()
+    full, embeds = model(x).logits, model.get_input_embeddings()(x)
+    own = model.model.get_per_layer_inputs(x)
+    given = [model(inputs_embeds=embeds, **more).logits for more in ({}, {"per_layer_inputs": own})]
+    return [Shown("gemma3n_text", off(given[0], full), off(given[1], full))]
+
+
 def packing_by_default() -> Shown:
     """Not a bug of one class: `use_cache` is on by default, and a cache switches off that documents are told apart."""
     model = build("llama").train()

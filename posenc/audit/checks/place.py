@@ -15,6 +15,7 @@ from posenc.audit.errors import error_line
 from posenc.audit.probe import ENDS, PADS, Probe
 
 FAR = 32768
+BESIDE = (1, 2, 3, 5)  # small shifts
 
 
 @check("the same token everywhere: do logits differ by position?")
@@ -102,27 +103,30 @@ def _of_embeddings(p: Probe, given: Callable[..., Any], tokens: Tensor, mask: Te
 
 @check("far positions in bfloat16: no worse than near ones?", more=True)
 def far(p: Probe) -> Outcome:
-    """How far logits move under a shift of 32768, over how far bfloat16 is from float32 without one."""
+    """How far logits move under a shift of 32768, beside how far bfloat16 moves them without one, or under a small one.
+
+    Where a model chooses (experts, the keys that an indexer keeps), rounding may choose otherwise at any place.
+    """
     if p.adapter.module is None:
         raise Refused("is a function, so its weights cannot be rounded")
     if not p.adapter.takes_positions:
         raise Refused("takes no positions")
     try:
-        want, wanted = _two_places(p, torch.float32)
-        near, there = _two_places(p, torch.bfloat16)
+        want, wanted = _places(p, torch.float32, FAR)
+        near, there, *beside = _places(p, torch.bfloat16, FAR, *BESIDE)
     except Uncopied as error:
         raise Refused(f"cannot be copied ({error}), and rounding would change its own weights") from error
     except ENDS as error:
         raise Refused(f"does not run in bfloat16, or at positions that far: {error_line(error)}") from error
-    noise, moved, exactly = _rms(near - want), _rms(there - near), _rms(wanted - want)
+    noise = max(_rms(near - want), *(_rms(place - near) for place in beside))
+    moved, exactly = _rms(there - near), _rms(wanted - want)
     return Outcome(moved, details={"noise": noise, "exactly": exactly, "unit": _rms(want)})
 
 
-def _two_places(p: Probe, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Logits of the text at its own positions and far out, in another precision."""
+def _places(p: Probe, dtype: torch.dtype, *shifts: int) -> list[Tensor]:
+    """Logits of the text at its own positions, and moved by these, in another precision."""
     adapter = copied(p.adapter, dtype)
-    near, far = (logits_of(ask(adapter.logits, p.x, pos)) for pos in (None, p.pos + FAR))
-    return near, far
+    return [logits_of(ask(adapter.logits, p.x, pos)) for pos in (None, *(p.pos + shift for shift in shifts))]
 
 
 def _rms(x: Tensor) -> float:
