@@ -426,7 +426,7 @@ def minimax_m3_part() -> list[Shown]:
     "reformer",
     where=("models/reformer/modeling_reformer.py:2134", "models/reformer/modeling_reformer.py:2255"),
     sees="generate reads a prompt that is padded on the left at other positions, although its mask is given. "
-    "position_ids raise an error unless the text is whole chunks long: the line that fills them up reads the wrong name.",
+    "position_ids raise an error unless the text is whole chunks long: what fills them up reads the wrong name.",
     test="left_pad",
     control="position_ids given, in a text of whole chunks",
 )
