@@ -33,7 +33,7 @@ class Changes:
     fixed: tuple[str, ...]
     """What is in the baseline and fails no more."""
     unasked: tuple[str, ...]
-    """What is in the baseline and has no answer now: nothing is known of it."""
+    """What is in the baseline and has no answer now, so that nothing is known of it."""
 
     @property
     def passed(self) -> bool:

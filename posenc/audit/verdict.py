@@ -22,9 +22,9 @@ class Verdict(StrEnum):
     PASS = "pass"
     FAILS = "fails"
     NOT_APPLICABLE = "does not apply"
-    """The model has no such input or ability, or refuses it in words: nothing was asked."""
+    """The model has no such input or ability, or refuses it in words, so that nothing was asked."""
     TIMED_OUT = "timed out"
-    """It took longer than it may: nothing is known."""
+    """It took longer than it may, so that nothing is known."""
     BLIND = "blind"
     """With these weights the test, and others with it, would see little."""
     PROPERTY = "property"
@@ -66,12 +66,12 @@ class Finding:
 
     @property
     def asked(self) -> bool:
-        """Whether there is an answer: not where a test does not apply, or ran out of time."""
+        """Whether there is an answer, as there is none where a test does not apply, or ran out of time."""
         return self.verdict not in (Verdict.NOT_APPLICABLE, Verdict.TIMED_OUT)
 
     @property
     def idle(self) -> bool:
-        """Whether it does not concern the model, so that nothing is unknown: a cache of an encoder, say."""
+        """Whether it does not concern the model, as the cache of an encoder, so that nothing is unknown."""
         return self.verdict == Verdict.NOT_APPLICABLE and self.cause.startswith(IDLE)
 
     @property
