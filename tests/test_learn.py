@@ -306,9 +306,9 @@ def test_a_live_panel_answers_with_torch():
         panel._answer(panel, {"type": "learn", "id": "1", "method": method, "given": given}, [])
 
     ask("begin", {"task": "task 0", "seed": 3, "schemes": ["shaw", "rope"]})
-    ask("advance", 1e9, 1e-2, 2, LIMIT)
-    ask("exam", 16)
-    ask("exam", 99)
+    ask("advance", 1e9, 1e-2, 3, 2, LIMIT)
+    ask("exam", 16, 3)
+    ask("exam", 99, 3)
     assert sent[0] == ({"id": "1", "found": None}, None)
     assert sent[1][0]["found"]["losses"] == [list(pair) for pair in zip(
         trained("shaw", 2, 3, **SMALL), trained("rope", 2, 3, **SMALL), strict=True)]  # fmt: skip

@@ -231,6 +231,7 @@ class Citations(AuthorYearReferenceStyle):
 # one colour are one element.
 COLOURLESS = re.compile(r'<span class="(?:n|nn|o|p|w)">([^<]*)</span>')
 NESTED = re.compile(r'<span class="([^"]*)"><span class="pre">([^<]*)</span></span>')  # in signatures
+PARENTHESIS = re.compile(r'<span class="sig-paren">([()])</span>')
 NEIGHBOURS = re.compile(r'<span class="(\w+)">([^<]*)</span><span class="\1">(?=[^<]*</span>)')
 
 
@@ -241,6 +242,7 @@ def plainer(app: Sphinx, page: str, template: str, context: dict[str, Any], doct
         while body != (joined := NEIGHBOURS.sub(r'<span class="\1">\2', body)):
             body = joined
         body = NESTED.sub(r'<span class="\1 pre">\2</span>', body)
+        body = PARENTHESIS.sub(r"\1", body)
         context["body"] = body
 
 

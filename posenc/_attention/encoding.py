@@ -74,9 +74,8 @@ class Encoding(nn.Module):
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        cls.takes_waves = all(
-            "waves" in signature(door).parameters for door in (cls.query, cls.key)
-        )
+        doors = signature(cls.query), signature(cls.key)
+        cls.takes_waves = all("waves" in door.parameters for door in doors)
 
     def widen(
         self, q: Tensor, k: Tensor, plan: Plan, scale: float
@@ -270,9 +269,7 @@ class Encoding(nn.Module):
         super()._apply(fn, recurse)
         for name, value in before.items():
             device = getattr(self, name).device
-            if (
-                value.is_meta and device.type != "meta"
-            ):  # there is memory now, and no value
+            if value.is_meta and device.type != "meta":  # memory, and no value yet
                 moved = torch.full_like(value, torch.nan, device=device)
             else:
                 moved = value.to(device)

@@ -170,10 +170,8 @@ class TransformerXL(Encoding):
             return None
         _check_queries(self, q)
         qpos, kpos = plan.qpos(q.device), plan.kpos(q.device)
-        wide = torch.promote_types(q.dtype, torch.float32)
-        last = kpos[..., -1:]
-        content = q.to(wide) - self.u.to(wide)[:, None]  # u came with the query
-        w = self._project(content)
+        last, wide = kpos[..., -1:], torch.promote_types(q.dtype, torch.float32)
+        w = self._project(q.to(wide) - self.u.to(wide)[:, None])  # u came with q
         turned = self._turn(w, qpos - last) * (self.head_dim**-0.5 / scale)
         back = (last - kpos).to(wide)
         wave = sinusoidal(back, self.model_dim, self.base, layout="half")

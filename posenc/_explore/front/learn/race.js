@@ -37,8 +37,8 @@ export class Race {
   /** What a page shows before a training: maps in bytes, and shares. @param {{ shares: number[], maps: string }} recorded */
   before({ shares, maps }) {
     const bytes = decode(maps);
-    const size = bytes.length / shares.length;
-    const side = Math.sqrt(size);
+    const side = this.spec.starts.length; // letters of the text
+    const size = side * side;
     const chosen = this.spec.schemes.map((_, i) => i).filter((i) => this.spec.on[i]);
     this.show(chosen, shares, shares.map((_, i) => ({ shape: [side, side], data: Float32Array.from(bytes.subarray(i * size, (i + 1) * size), (v) => v / 255) })));
   }

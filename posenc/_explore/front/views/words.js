@@ -102,7 +102,7 @@ export class Words extends View {
   table([{ shape: [count, wide], data }, { data: change }], most = { rows: count, columns: wide }) {
     const [high, across] = [Math.min(count, most.rows), Math.min(wide, most.columns)];
     return {
-      head: ["", ...this.spec.words.slice(0, across), "change"],
+      head: ["row", ...this.spec.words.slice(0, across), "change"],
       rows: Array.from({ length: high }, (_, i) => [this.label(i), ...data.subarray(i * wide, i * wide + across), change[i]]),
       size: [count, wide],
     };
