@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import functools
 import html
 from collections.abc import Mapping
 from dataclasses import replace
@@ -12,6 +13,7 @@ import numpy as np
 import torch
 
 from posenc._explore.page import escaped, summary
+from posenc._explore.training.course import Course, Sizes
 from posenc._explore.training.graphs import Run, course_graphs, task_graphs, verify
 from posenc._explore.training.lesson import Lesson, Trainer
 from posenc.pictures import plot
@@ -24,11 +26,17 @@ def graphs(lesson: Lesson) -> dict[str, bytes]:
     for number, made in enumerate(tasks.values()):
         found |= {f"task {number} {key}": graph for key, graph in made.items()}
     for scheme in lesson.schemes:
-        made = course_graphs(lesson.course(scheme))
+        made = _made(scheme, lesson.sizes)
         found |= {f"{scheme} {key}": graph for key, graph in made.items()}
         for title, task in lesson.tasks.items():
             verify(title, task, lesson.course(scheme), Run(tasks[title], made))
     return found
+
+
+@functools.lru_cache(maxsize=32)
+def _made(scheme: str, sizes: Sizes) -> dict[str, bytes]:
+    """The graphs of a scheme, which panels of one page share."""
+    return course_graphs(Course(scheme, sizes))
 
 
 def element(lesson: Lesson, made: Mapping[str, bytes], identity: str) -> str:
