@@ -64,6 +64,8 @@ class Bug:
     known: str
     show: Callable[[], list[Shown]]
     repair: Repair | None = None
+    positional: bool = True
+    """Whether it is a mistake about positions, and not about states or embeddings."""
 
 
 BUGS: dict[str, Bug] = {}
@@ -78,12 +80,13 @@ def bug(
     control: str,
     known: str = "",
     repair: Repair | None = None,
+    positional: bool = True,
 ) -> Callable[[Callable[[], list[Shown]]], Callable[[], list[Shown]]]:
     """Registers a finding under the name of the function that shows it."""
 
     def register(show: Callable[[], list[Shown]]) -> Callable[[], list[Shown]]:
         name = show.__name__
-        BUGS[name] = Bug(name, title, architectures, where, sees, test, control, known, show, repair)
+        BUGS[name] = Bug(name, title, architectures, where, sees, test, control, known, show, repair, positional)
         return show
 
     return register
@@ -268,6 +271,7 @@ def gpt_neo_static() -> list[Shown]:
     test="beams",
     control="greedy decoding, the same two ways",
     known="huggingface/transformers#46612 is of the same class, in other models",
+    positional=False,
 )
 def minimax_beams() -> list[Shown]:
     """The share of ten prompts whose texts differ."""
@@ -292,6 +296,7 @@ def minimax_beams() -> list[Shown]:
     "not.",
     test="chunks", control="the same tokens one at a time",
     known="Mamba-2 had the same, mended in huggingface/transformers#46741",
+    positional=False,
 )  # fmt: skip
 def mamba_chunks() -> list[Shown]:
     own: dict[str, dict[str, Any]] = {
@@ -324,6 +329,7 @@ def mamba_chunks() -> list[Shown]:
     test="step",
     control="time_step_min 1e-9, so that the floor is never reached",
     known="huggingface/transformers#48989 and #47513, for Nemotron-H",
+    positional=False,
 )
 def time_step_floor() -> list[Shown]:
     own: dict[str, dict[str, Any]] = {
@@ -450,6 +456,7 @@ def reformer_left() -> list[Shown]:
     "of the tokens, which a call without tokens leaves out unless per_layer_inputs are given too.",
     test="embeds",
     control="per_layer_inputs given beside the embeddings",
+    positional=False,
 )
 def gemma3n_embeds() -> list[Shown]:
     model = build("gemma3n_text", hidden_size_per_layer_input=16, vocab_size_per_layer_input=99, laurel_rank=8,
