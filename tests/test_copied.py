@@ -153,7 +153,7 @@ def test_mrope_to_copy_says_what_is_wrong() -> None:
         with pytest.raises(ValueError, match="half of the channels"):
             apply_mrope(x, place, sections)
     with pytest.raises(ValueError, match="half of the channels"):  # in turn, 40 rows find 21 pairs
-        apply_mrope(x, place, (4, 40, 20), turns=True)
+        apply_mrope(x, place, (4, 40, 20), alternate=True)
     for wrong in (place[:8], place[:, :2]):
         with pytest.raises(ValueError, match="three coordinates"):
             apply_mrope(x, wrong)

@@ -3,7 +3,8 @@
 import os
 from pathlib import Path
 
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
+from torch import Tensor
 
 from posenc._atomic import atomic
 from posenc.lab import evidence
@@ -12,6 +13,7 @@ from posenc.lab.training import restored
 from posenc.transformer.model import Transformer
 
 FOLDER = evidence.FOLDER / "weights"
+TABLES = evidence.FOLDER / "tables"
 
 
 def trained(variant: str, seed: int = 0, preset: str = "cpu", folder: str | os.PathLike[str] = FOLDER) -> Transformer:
@@ -49,3 +51,29 @@ def keep(run: Run, work: str | os.PathLike[str], folder: str | os.PathLike[str] 
     with atomic(path) as part:
         save_file({name: value.half().contiguous() for name, value in model.state_dict().items()}, part)
     return path
+
+
+def published(name: str = "all-MiniLM-L6-v2") -> Tensor:
+    """The learned position table of a published model, as its authors trained it.
+
+    The table is stored in float16, which changes it by a ten-thousandth.
+
+    Args:
+        name: The name of the model. Default: "all-MiniLM-L6-v2", a small encoder of BERT's kind.
+
+    Returns:
+        The rows (positions, model_dim), float32.
+
+    Raises:
+        ValueError: If there is no such table, or it is not stored.
+
+    Example:
+        >>> published().shape
+        torch.Size([512, 384])
+    """
+    if not evidence.FOUND:
+        raise ValueError(f"the table of {name} is not here: {evidence.remedy()}")
+    names = sorted(path.stem for path in TABLES.glob("*.safetensors"))
+    if name not in names:
+        raise ValueError(f"there is no table {name!r}: use one of {', '.join(names)}")
+    return load_file(TABLES / f"{name}.safetensors")["positions"].float()
