@@ -3,6 +3,7 @@
 import ast
 import importlib
 import inspect
+import json
 import re
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 
 import posenc
 from posenc import scaling
+from posenc.configs import read_config
 
 pytest.importorskip("transformers")
 ROOT = Path(__file__).resolve().parents[1]
@@ -107,3 +109,28 @@ def test_messages_and_comments_are_no_names() -> None:
 
 def test_there_are_names() -> None:
     assert len(rows()) > 80
+
+
+def files() -> list[dict[str, object]]:
+    page = (ROOT / "chapters/rosetta.md").read_text()
+    return [json.loads(block) for block in re.findall(r"^```json\n(.*?)^```", page, re.M | re.S)]
+
+
+def test_the_annotated_configurations_mean_what_the_page_says() -> None:
+    qwen, released, of_now = map(read_config, files())
+    turn = qwen.rotations[""]
+    assert (turn.parameters["rope_type"], turn.base, turn.trained, turn.context) == ("yarn", 1e6, 32_768, 131_072)
+    assert not turn.new_planes(turn.context) and abs(turn.attention_factor - 1.1386) < 1e-4
+    assert not qwen.warnings
+    for one in (released, of_now):
+        assert set(one.rotations) == {"full_attention", "sliding_attention"}
+        assert one.rotations["full_attention"].base == 1e6
+        assert one.rotations["full_attention"].parameters["factor"] == 8
+        assert one.rotations["sliding_attention"].base == 1e4
+        assert one.rotations["full_attention"].frequencies[0] == 1 / 8
+
+
+def test_without_the_trained_length_the_extended_file_drives_planes_beyond_their_angles() -> None:
+    lacking = files()[0]
+    del lacking["rope_parameters"]["original_max_position_embeddings"]  # type: ignore[attr-defined]
+    assert "original_max_position_embeddings is missing" in read_config(lacking).warnings[0]

@@ -274,7 +274,7 @@ def test_the_script_finds_what_it_should() -> None:
 #: What readers type, and where one of the first results has to lead: a page, ``#``, and the anchor of a section.
 QUESTIONS: dict[str, str] = {
     # ---- sixteen of practitioners
-    "fine at 100 garbage at 4000": "bugs#on-your-own-code bugs#model-to-bfloat16 bugs#a-key-that-moved",
+    "fine at 100 garbage at 4000": "symptoms#good-for-100-tokens-garbage-at-4-000 bugs#a-key-that-moved",
     "permute q k": "layouts#two-permutes-that-everybody-meets layouts#in-one-minute",
     "Qwen3 YaRN vLLM": "scaling#how-to-write-it-in-a-configuration",
     "left padding GPT-2": "decoding#left-padding bugs#pads-that-count",
@@ -320,7 +320,7 @@ QUESTIONS: dict[str, str] = {
     "convert meta checkpoint to huggingface": "layouts#two-permutes-that-everybody-meets",
     "dynamic ntk stale keys": "scaling#dynamic-scaling-and-keys-that-go-stale",
     "Ollama": "layouts#which-switch-to-set rosetta#rotations-in-other-programs",
-    "gibberish long context": "bugs#a-key-that-moved",
+    "gibberish long context": "bugs#a-key-that-moved symptoms#good-for-100-tokens-garbage-at-4-000",
 }
 
 
