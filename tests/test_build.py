@@ -202,7 +202,8 @@ def test_pages_of_what_is_gone_do_not_stay(extension: ModuleType, tmp_path: Path
     for path in (*pages.values(), tmp_path / extension.ICONS):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
-    env = SimpleNamespace(found_docs={"chapters/rope", "chapters/deployed"}, _viewcode_modules={"posenc.schemes.rope": ()})
+    docs = {"chapters/rope", "chapters/deployed"}
+    env = SimpleNamespace(found_docs=docs, _viewcode_modules={"posenc.schemes.rope": ()})
     config = SimpleNamespace(root_doc="chapters/rope", html_title="Book")
     app = SimpleNamespace(
         warningiserror=True,

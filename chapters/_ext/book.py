@@ -293,7 +293,8 @@ def finish(app: Sphinx, exception: Exception | None) -> None:
                 path.unlink()
     for old, (stem, title) in MOVED.items():  # links to it from elsewhere go on
         if f"chapters/{stem}" in app.env.found_docs:
-            (out / f"chapters/{old}.html").write_text(ENTRANCE.format(page=f"{stem}.html", title=title), encoding="utf-8")
+            leads_on = ENTRANCE.format(page=f"{stem}.html", title=title)
+            (out / f"chapters/{old}.html").write_text(leads_on, encoding="utf-8")
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
