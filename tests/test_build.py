@@ -197,12 +197,13 @@ def test_a_build_with_faults_is_not_taken_for_done(
 def test_pages_of_what_is_gone_do_not_stay(extension: ModuleType, tmp_path: Path) -> None:
     pages = {name: tmp_path / f"{name}.html" for name in (
         "chapters/rope", "chapters/old", "_modules/index", "_modules/posenc/schemes/rope", "_modules/posenc/old",
-        "search",
+        "search", "chapters/deployed",
     )}  # fmt: skip
     for path in (*pages.values(), tmp_path / extension.ICONS):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
-    env = SimpleNamespace(found_docs={"chapters/rope"}, _viewcode_modules={"posenc.schemes.rope": ()})
+    docs = {"chapters/rope", "chapters/deployed"}
+    env = SimpleNamespace(found_docs=docs, _viewcode_modules={"posenc.schemes.rope": ()})
     config = SimpleNamespace(root_doc="chapters/rope", html_title="Book")
     app = SimpleNamespace(
         warningiserror=True,
@@ -216,6 +217,13 @@ def test_pages_of_what_is_gone_do_not_stay(extension: ModuleType, tmp_path: Path
     )
     extension.finish(app, None)
     assert {name for name, path in pages.items() if not path.exists()} == {"chapters/old", "_modules/posenc/old"}
+    assert 'url=deployed.html"' in (tmp_path / "chapters/frontier.html").read_text(encoding="utf-8")  # it has moved
+
+
+def test_what_has_moved_leads_to_a_chapter(extension: ModuleType) -> None:
+    for old, (new, _) in extension.MOVED.items():
+        assert (browser.ROOT / f"chapters/{new}.ipynb").exists()
+        assert not (browser.ROOT / f"chapters/{old}.ipynb").exists()
 
 
 def test_git_that_fails_is_no_error(extension: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from posenc import ALiBi, DistanceAware, NoPE, RoPE, attention_scores
 from posenc.lab import config, results, tasks
 from posenc.lab.budgets import PRESETS
 from posenc.lab.config import EXPERIMENTS, Run, runs
-from posenc.lab.controls import Added, Forgetting, Unrectified, partial
+from posenc.lab.controls import Added, Forgetting, Repositioned, Unrectified, partial
 from posenc.lab.corpus import Corpus
 from posenc.lab.sweeps import train_and_measure
 from posenc.lab.variants import VARIANTS
@@ -63,6 +63,35 @@ def test_equal_gates_are_alibi(vectors):
     torch.testing.assert_close(logits(forgetting, *vectors), logits(ALiBi(4, slopes=slopes), *vectors))
 
 
+def test_a_net_says_where_a_token_stands(vectors):
+    encoding, (q, k) = Repositioned(4, 8, 3).to(torch.float64), vectors
+    found, freq = logits(encoding, q, k), RoPE(8).freq.double()
+    for h in range(4):
+        gate, content = k[0, h] @ encoding.gate[h], k[0, h] @ encoding.content[h]
+        place = (gate * gate.sigmoid() * content) @ encoding.place[h, :, 0]  # the token's, a real number
+        for i in range(7):
+            for j in range(i + 1):
+                angle = (place[i] - place[j]) * freq
+                a, b = (torch.view_as_complex(x[0, h, n].view(4, 2)) for x, n in ((q, i), (k, j)))
+                wanted = (a * b.conj() * torch.polar(torch.ones(4, dtype=torch.float64), angle)).real.sum() / 8**0.5
+                assert torch.isclose(found[h, i, j], wanted)
+
+
+def test_places_that_count_are_rope(vectors, monkeypatch):
+    monkeypatch.setattr(Repositioned, "places", lambda self, k: POS.to(k.dtype)[:, None].expand(*k.shape[:3], 1))
+    rope, (q, k) = RoPE(8).to(torch.float64), vectors
+    found = logits(Repositioned(4, 8, 3), q, k)
+    torch.testing.assert_close(found, logits(NoPE(), rope.query(q, POS), rope.key(k, POS)), atol=1e-6, rtol=1e-6)
+
+
+def test_a_net_keeps_its_places_in_a_cache(vectors):
+    """The query finds its own key wherever that is stored, and places do not move with the sequence."""
+    encoding, (q, k) = Repositioned(4, 8, 3).to(torch.float64), vectors
+    order = torch.randperm(7)
+    found = encoding.score_bias(q[..., -1:, :], k[..., order, :], POS[-1:][None] + 90, POS[order][None] + 90)
+    torch.testing.assert_close(found, encoding.score_bias(q, k, POS[None], POS[None])[..., -1:, order])
+
+
 def test_the_slow_planes_of_p_rope_rest():
     freq = partial(16, 0.75).freq
     assert torch.equal(freq[:6], RoPE(16).freq[:6]) and (freq[6:] == 0).all()
@@ -74,6 +103,7 @@ def kinds(variant, preset="epoch"):
 
 def test_variants_are_what_they_are_called():
     assert kinds("rope_nope") == kinds("rope_nope") == [RoPE, NoPE, RoPE]
+    assert kinds("rope_places") == kinds("rope_places") == [RoPE, Repositioned, Repositioned]
     assert kinds("unrectified") == [Unrectified] * 3 and kinds("distance_aware") == [DistanceAware] * 3
     model = Run("t5_reach", 0, "epoch").model()
     assert isinstance(model.encoding(), T5Bias) and model.encoding().max_distance == 32

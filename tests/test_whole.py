@@ -27,7 +27,7 @@ from posenc.lab import results, runs
 
 ROOT = Path(__file__).resolve().parents[1]
 HOME = {"nope": "encoding"}  # the file of a scheme that has none of its name
-CHAPTER = {"nope": "frontier", "xpos": "frontier"}
+CHAPTER = {"nope": "deployed", "xpos": "proposed"}
 CLAIMS = {"nope": "order", "xpos": "frontier-xpos"}  # where what is claimed of them is derived
 UNCHANGED = {"nope": "the base class opens no door, so no deliberate mistake can be made in it"}
 SCREEN = 60  # lines of code that fit one screen, docstrings and blank lines aside

@@ -270,6 +270,9 @@ ENTRANCE = """<!doctype html>
 </html>
 """
 
+MOVED = {"frontier": ("deployed", "Positions in models that ship, and in papers: this chapter has become two")}
+"""Chapters that have another address now, by their old stem: the new one, and what a reader is told."""
+
 
 def finish(app: Sphinx, exception: Exception | None) -> None:
     """An entrance at the top of the site; and the theme's icon script (1.5 MB) makes room, book.css draws the icons."""
@@ -288,6 +291,10 @@ def finish(app: Sphinx, exception: Exception | None) -> None:
         for path in (out / folder).rglob("*.html"):  # of a chapter or a module that is gone, or has another name
             if path.relative_to(out).with_suffix("").as_posix() not in known:
                 path.unlink()
+    for old, (stem, title) in MOVED.items():  # links to it from elsewhere go on
+        if f"chapters/{stem}" in app.env.found_docs:
+            leads_on = ENTRANCE.format(page=f"{stem}.html", title=title)
+            (out / f"chapters/{old}.html").write_text(leads_on, encoding="utf-8")
 
 
 def setup(app: Sphinx) -> dict[str, bool]:

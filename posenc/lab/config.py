@@ -58,6 +58,7 @@ EXPERIMENTS: dict[str, tuple[str, ...]] = {
     "controls": (
         "t5", "t5_reach", "t5_own", "alibi_learned", "shaw_keys", "shaw_heads", "relu", "unrectified", "added",
         "rope_base_500", "rope_partial", "rope_nope", "forgetting", "learned", "learned_large", "learned_decayed",
+        "rope_places",
     ),
     "lengths": tuple(f"{name}_{length}" for name in ("rope", "alibi", "t5") for length in (64, 256)),
     "long": tuple(f"{name}_long" for name in ("nope", "sinusoidal", "rope", "t5", "alibi", "transformer_xl")),

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import logsigmoid
+from torch.nn.functional import logsigmoid, silu
 
 from posenc._attention.encoding import Encoding
 from posenc.schemes.distance_aware import DistanceAware, distance_weight
@@ -57,6 +57,39 @@ class Forgetting(Encoding):
             log_gate @ (kpos[:, None] <= pos[:, :, None]).to(log_gate.dtype).mT for pos in (qpos, kpos)
         )
         return until_query[..., None] - until_key[:, :, None]
+
+
+class Repositioned(Encoding):
+    """Re-positioning (RePo, Li et al., 2025): a small net gives each token a real position, and RoPE rotates to it.
+
+    The net of the authors' code, silu(x G) * (x C) and a number for each head from it, an eighth of the model wide.
+    Here it reads the key of its token, since an encoding sees keys and not the stream. It isn't told which number the
+    token has in the sequence.
+    """
+
+    causal_only = True
+
+    def __init__(self, heads: int, head_dim: int, width: int) -> None:
+        super().__init__()
+        self.gate = nn.Parameter(torch.randn(heads, head_dim, width) / head_dim**0.5)
+        self.content = nn.Parameter(torch.randn(heads, head_dim, width) / head_dim**0.5)
+        self.place = nn.Parameter(torch.randn(heads, width, 1) / width**0.5)
+        self.register_buffer("freq", frequencies(head_dim), persistent=False)
+
+    def places(self, k: Tensor) -> Tensor:
+        """Where each token stands, a real number in each head."""
+        return (silu(k @ self.gate) * (k @ self.content)) @ self.place  # (B, H, Lk, 1)
+
+    def score_bias(self, q: Tensor, k: Tensor, qpos: Tensor, kpos: Tensor) -> Tensor:
+        place = self.places(k)
+        own = (qpos[:, :, None] == kpos[:, None]).to(place.dtype)[:, None]  # the key of the query's own token
+        rotated = _rotated(q, own @ place * self.freq) @ _rotated(k, place * self.freq).mT
+        return (rotated - q @ k.mT) * q.shape[-1] ** -0.5
+
+
+def _rotated(x: Tensor, angle: Tensor) -> Tensor:
+    a, b, cos, sin = x[..., ::2], x[..., 1::2], angle.cos(), angle.sin()
+    return torch.stack((a * cos - b * sin, a * sin + b * cos), -1).flatten(-2)
 
 
 def partial(head_dim: int, share: float) -> RoPE:

@@ -106,6 +106,7 @@ VARIANTS: dict[str, Variant] = {
     "rope_partial": Variant("rope", {"share": 0.75}),
     "rope_nope": Variant("rope", {"every": 2}, shared=False),
     "forgetting": Variant("nope", {"control": "forgetting"}, shared=False),
+    "rope_places": Variant("rope", {"control": "places"}, shared=False),
     "learned_large": Variant("learned", {"deviation": 1.0}),
     "learned_decayed": Variant("learned", decayed=True),
     **{f"{name}_{length}": Variant(name, options, stretch=length / 128)
@@ -138,6 +139,11 @@ def maker(settings: Variant, length: int) -> Callable[..., Encoding]:
         return lambda heads, **sizes: controls.Added(heads)
     if control == "forgetting":
         return lambda heads, head_dim, **sizes: controls.Forgetting(heads, head_dim)
+    if control == "places":  # RoPE in the first third of the layers, as the authors have it
+        layers = itertools.count()
+        return lambda model_dim, heads, head_dim, **sizes: (
+            controls.Repositioned(heads, head_dim, model_dim // 8) if next(layers) else RoPE(head_dim)
+        )
     if scheme == "rope" and "scaling" in options:
         return lambda head_dim, **sizes: scaled(head_dim, options["scaling"], length)
     if scheme == "rope" and "share" in options:

@@ -1,4 +1,4 @@
-"""Exercises of the chapter on the frontier."""
+"""Exercises of the chapter on what papers propose."""
 
 import torch
 from torch import Tensor
@@ -117,14 +117,14 @@ def _sums(positions: Attempt) -> None:
 
 
 EXERCISES = {
-    "frontier_forget": [
+    "proposed_forget": [
         ("there is a finite number for each key, in the shape of the gates", _column_each),
         ("gates that are all open prefer no key", _open),
         ("with equal gates, a key one place nearer is worth -ln f more", _equal_gates),
         ("a gate costs the keys before its token, and not its own key or later ones", _one_gate),
         ("in every row, the weights are those of the sum from key to query", _weights),
     ],
-    "frontier_count": [
+    "proposed_count": [
         ("each pair has a position, and keys of the future have 0", _position_each),
         ("with all gates at 1, the query itself is at 1 and each key one further than the next", _tokens),
         ("gates of tokens after the query have no effect", _past_only),

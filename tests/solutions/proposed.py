@@ -52,9 +52,9 @@ def when_it_was_new(gate):
     return positions(gate.diagonal(dim1=-2, dim2=-1)[..., None, :].expand_as(gate))
 
 
-SOLUTIONS = {"frontier_forget": columns, "frontier_count": positions}
+SOLUTIONS = {"proposed_forget": columns, "proposed_count": positions}
 WRONG = {
-    "frontier_forget": [
+    "proposed_forget": [
         (so_far, "with equal gates"),
         (own_gate, "its own key"),
         (sum_of_gates, "prefer no key"),
@@ -62,7 +62,7 @@ WRONG = {
         (lambda log_gate: columns(log_gate)[..., None], "in the shape of the gates"),
         (lambda log_gate: torch.zeros_like(log_gate), "with equal gates"),
     ],
-    "frontier_count": [
+    "proposed_count": [
         (late_mask, "with all gates at 1"),
         (from_the_left, "with all gates at 1"),
         (without_the_key, "with all gates at 1"),
