@@ -151,8 +151,8 @@ def claim(name: str) -> str:
     link = rf"\{{(ref|eq|doc)\}}`[^`]*\b{stem}\b|\]\({stem}\.ipynb\)"
     found = [part for part in prose.split("\n\n") if re.search(link, part)]
     assert found, (
-        f"no claim in chapters/claims.ipynb leads to {stem}: write a row of ROWS, one of WHY, its label and text "
-        f"with a link to {stem}, and settle(number, judge(...)) in a cell"
+        f"no claim in chapters/claims.ipynb leads to {stem}: write a row of ROWS, one of WHY, its number in SCHEME, "
+        f"its label and text with a link to {stem}, and settle(number, judge(...)) in a cell"
     )
     title = SCHEMES[name].title
     return "\n".join([*found, *(line for line in code.splitlines() if title in line)])

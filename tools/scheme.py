@@ -341,10 +341,12 @@ def claimed(text: str, name: str, title: str) -> str:
         raise Refused("chapters/claims.ipynb has no table ROWS, or no cell (claims-errata)=: update claimed()")
     rows, rest = table.source.split('\n"""\n', 1)
     reasons, rest = rest.split('\n"""\n', 1)
+    schemes, rest = rest.split('\n"""\n', 1)
     number = f"A{1 + max(map(int, re.findall(r'^A([0-9]+) ', rows, re.M)))}"
     rows += f"\n{number} | elsewhere | As yet unwritten: what is said of {title}. | open"
     reasons += f"\n{number} | as yet unwritten: the condition, or the size of the effect, of {title}"
-    table.source = '\n"""\n'.join([rows, reasons, rest])
+    schemes += f"\n{title} | {number}"
+    table.source = '\n"""\n'.join([rows, reasons, schemes, rest])
     words = (
         f"(claims-{number.lower()})=\n### {number}. {title}\n\n"
         f"*Said:* as yet unwritten, by whom; the chapter is {{doc}}`{name}`.\n\n"
