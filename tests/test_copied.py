@@ -189,3 +189,35 @@ def test_a_layout_to_copy_refuses_what_is_no_head() -> None:
     for head_dim, rotary_dim in ((16, 7), (16, 32), (24, None)):
         with pytest.raises(ValueError, match="even rotary_dim of head_dim at most"):
             change_layout(weight, head_dim, rotary_dim=rotary_dim)
+
+
+@pytest.mark.parametrize("share", [0.25, 0.5, 1.0])
+def test_frequencies_by_layer_to_copy_are_those_of_transformers(share: float) -> None:
+    pytest.importorskip("transformers")
+    from transformers import LlamaConfig
+    from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
+    from transformers.models.glm.modeling_glm import GlmRotaryEmbedding
+
+    frequencies_of, sizes = copied("deployed", "frequencies_of"), {"hidden_size": 128, "num_attention_heads": 1}
+    parameters = {"rope_type": "proportional", "rope_theta": 1e6, "partial_rotary_factor": share}
+    config = LlamaConfig(**sizes, head_dim=128, rope_parameters=parameters)
+    freq, _ = ROPE_INIT_FUNCTIONS["proportional"](config, None)
+    torch.testing.assert_close(frequencies_of("all", 128, {"all": parameters}), freq, rtol=2e-6, atol=0)
+    config.rope_parameters = parameters | {"rope_type": "default"}
+    freq, _ = GlmRotaryEmbedding.compute_default_rope_parameters(config)  # of the channels that rotate
+    ours = frequencies_of("all", 128, {"all": config.rope_parameters})
+    torch.testing.assert_close(ours[: len(freq)], freq, rtol=2e-6, atol=0)
+    assert len(freq) == share * 64 and not ours[len(freq) :].any()
+    assert not frequencies_of("none", 128, {"all": parameters}).any()
+
+
+def test_forgetting_attention_to_copy_multiplies_weights_by_the_gates_on_the_way() -> None:
+    q, k, v = torch.randn(3, 1, 2, 5, 4, dtype=torch.float64)
+    logit = torch.randn(1, 2, 5, dtype=torch.float64)
+    found = copied("proposed", "forgetting_attention")(q, k, v, logit)
+    gate, score = logit.sigmoid(), (q @ k.mT / 2).exp()
+    for h in range(2):
+        for i in range(5):
+            kept = [score[0, h, i, j] * math.prod(gate[0, h, j + 1 : i + 1].tolist()) for j in range(i + 1)]
+            wanted = sum(weight * v[0, h, j] for j, weight in enumerate(kept)) / sum(kept)
+            torch.testing.assert_close(found[0, h, i], wanted, atol=1e-5, rtol=1e-5)
