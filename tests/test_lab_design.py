@@ -122,24 +122,6 @@ def test_a_result_of_another_design_is_refused_by_name(tmp_path, change, said):
         sweep([run], CORPUS, out=tmp_path, work=tmp_path, progress=False)
 
 
-def test_an_earlier_design_is_read_by_its_name_and_alone(tmp_path):
-    old, new = Run("nope", 0, "smoke"), Run("alibi", 0, "smoke")
-    path = results.write(old, {}, CORPUS, "cpu", {}, tmp_path / "first")
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"design": "first", "start": None}))
-    results.write(new, {}, CORPUS, "cpu", {}, tmp_path)
-    assert list(read("distance", "smoke", tmp_path)) == ["alibi"]
-    assert list(read("distance", "smoke", tmp_path, design="first")) == ["nope"]
-    results.write(new, {}, CORPUS, "cpu", {}, tmp_path / "first")
-    with pytest.raises(ValueError, match=r"alibi-0\.json is of the design 'second'.*should be 'first'"):
-        read("distance", "smoke", tmp_path, design="first")
-
-
-def test_results_of_an_earlier_design_say_so_and_had_another_start():
-    for path in FOLDER.glob("first/*/*.json"):
-        result = load(path)
-        assert result["design"] == "first" and "weights of" in unlike(result["start"], run_of(path)), path.name
-
-
 def test_every_design_is_described_and_presets_have_starts():
     assert DESIGN in DESIGNS
     assert all(start(Run("copy_alibi", 0, preset)) for preset in PRESETS if preset != "gpu")

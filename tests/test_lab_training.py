@@ -545,11 +545,11 @@ def test_weight_decay_reaches_the_matrices_of_the_model_and_encodings_only_where
 
 
 def test_a_report_has_each_task_under_its_own_lengths():
-    told = report("generalisation", "cpu", design="first")
+    told = report("generalisation", "cpu")
     for task in TASKS:
         title = f"{task}: exact answers by length, all seeds\n"
         heads, *rows = told.split(title)[1].split("\n\n")[0].splitlines()
-        found = results.read("generalisation", "cpu", design="first")[f"{task}_nope"]
+        found = results.read("generalisation", "cpu")[f"{task}_nope"]
         assert [int(n) for n in heads.split()] == [entry["length"] for entry in found[0]["accuracy"]]
         assert [row.split()[0] for row in rows] == [f"{task}_{scheme}" for scheme in SCHEMES]
         last = spread([result["accuracy"][-1]["exact"] for result in found])
@@ -739,11 +739,7 @@ def test_what_is_kept_fits_the_present_configuration_and_says_where_it_comes_fro
         pytest.skip(f"no results of {experiment} with preset {preset} yet")
     for variant, of in results.read(experiment, preset).items():
         seeds = [result["config"]["seed"] for result in of]
-        waiting = [seed for seed in range(max(seeds)) if seed not in seeds]  # still of the earlier design
-        first = [
-            results.path_of(dataclasses.replace(todo[variant], seed=seed), results.FOLDER / "first") for seed in waiting
-        ]
-        assert all(path.exists() for path in first)
+        assert seeds == list(range(len(seeds))), variant
         for result in of:
             about = result["provenance"]
             assert re.fullmatch("[0-9a-f]{12}", about["commit"])  # nothing had been changed since
@@ -779,8 +775,7 @@ def test_weights_of_the_book_are_small_and_do_what_their_results_say(path):
     assert path.stat().st_size <= 1_500_000
     variant, _, seed = path.stem.rpartition("-")
     run = Run(variant, int(seed), path.parent.name)
-    first = results.path_of(run, results.FOLDER / "first")  # an earlier design, until its models are trained anew
-    result = results.load(first if first.exists() else results.path_of(run))
+    result = results.load(results.path_of(run))
     model = trained(variant, int(seed), path.parent.name)
     if "accuracy" not in result:  # of text: two held-out texts, in windows of L and of 2 L
         longest = result["nonoverlapping"][-1]["length"]

@@ -198,9 +198,7 @@ def trained(name: str) -> str:
     wanted = [run for kind, preset in KEPT.items() for run in runs(kind, preset)]
     plain = [run for run in wanted if run.settings.scheme == name and not run.settings.options]  # no control
     paths = [results.path_of(run) for run in plain]
-    first = results.FOLDER / "first"  # the earlier design, until all of it has been trained anew
-    missing = [path.name for run, path in zip(plain, paths, strict=True)
-               if not path.is_file() and not results.path_of(run, first).is_file()]  # fmt: skip
+    missing = [path.name for path in paths if not path.is_file()]
     assert paths and not missing, f"{len(missing)} results are missing, from {missing[:1]}: run make evidence"
     return ""
 

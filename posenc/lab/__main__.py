@@ -13,7 +13,6 @@ from posenc.lab import baselines, corpus, results, weights
 from posenc.lab.budgets import PRESETS
 from posenc.lab.config import EXPERIMENTS, Run, runs
 from posenc.lab.cost import REUSED, Cost, cost, keep, part_of, read_cost, table
-from posenc.lab.design import DESIGN, DESIGNS
 from posenc.lab.report import counted, rates, report, tried
 from posenc.lab.sweeps import measure, outlook, sweep, train_and_measure
 from posenc.lab.training import restored
@@ -96,7 +95,6 @@ def parser() -> argparse.ArgumentParser:
     sub = command("report", _report, "Prints what has been found, as tables.")
     sub.add_argument("--experiment", choices=[*REPORTS, "all"], default="all", help="one of them (default: all)")
     sub.add_argument("--out", metavar="FOLDER", default=str(results.FOLDER), help="where results lie")
-    sub.add_argument("--design", choices=DESIGNS, default=DESIGN, help=f"of the results (default: {DESIGN})")
     return top
 
 
@@ -190,7 +188,7 @@ def _report(args: argparse.Namespace) -> int:
 def _reported(name: str, args: argparse.Namespace) -> str:
     if name == "cost":
         return table(read_cost(args.preset, args.out)).text()
-    return report(name, args.preset, args.out, args.design)
+    return report(name, args.preset, args.out)
 
 
 if __name__ == "__main__":

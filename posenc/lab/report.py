@@ -12,7 +12,6 @@ from torch import Tensor
 from posenc.lab import results
 from posenc.lab.baselines import read_baselines
 from posenc.lab.config import Run
-from posenc.lab.design import DESIGN
 from posenc.lab.intervals import Interval, crossed, wilson
 from posenc.lab.results import Result
 from posenc.pictures.table import Table
@@ -22,16 +21,13 @@ LEARNED = 0.9
 ByVariant = dict[str, list[Result]]
 
 
-def report(
-    experiment: str, preset: str = "cpu", folder: str | os.PathLike[str] = results.FOLDER, design: str = DESIGN
-) -> str:
+def report(experiment: str, preset: str = "cpu", folder: str | os.PathLike[str] = results.FOLDER) -> str:
     """The results of one experiment as text.
 
     Args:
         experiment: A name in `EXPERIMENTS`; "start" for sizes before training, "baselines" for n-grams.
         preset: A name in `PRESETS`. Default: "cpu".
         folder: The folder with the results.
-        design: The design that they are of. Default: the present one.
 
     Returns:
         Lines of text.
@@ -47,12 +43,12 @@ def report(
         return f"{sizes(preset).text()}\n"
     if experiment == "baselines":
         return f"{counted(read_baselines(preset, folder)).text()}\n"
-    by_variant = results.read(experiment, preset, folder, design)
+    by_variant = results.read(experiment, preset, folder)
     about = next(iter(by_variant.values()))[0]["provenance"]
     seeds = sorted({len(of) for of in by_variant.values()})
     text = f"{about['corpus_name']} ({about['corpus']}), " if "corpus" in about else ""
     many = " to ".join(map(str, sorted({seeds[0], seeds[-1]})))
-    lines = [f"{experiment}, {design} design: {about['device']}, torch {about['torch']}, {text}seeds: {many}"]
+    lines = [f"{experiment}: {about['device']}, torch {about['torch']}, {text}seeds: {many}"]
     for table in tables(by_variant):
         lines += ["", table.text()]
     return "\n".join(lines) + "\n"

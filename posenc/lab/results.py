@@ -23,9 +23,7 @@ FOLDER = RESULTS
 Result = dict[str, Any]
 
 
-def read(
-    experiment: str, preset: str = "cpu", folder: str | os.PathLike[str] = FOLDER, design: str = DESIGN
-) -> dict[str, list[Result]]:
+def read(experiment: str, preset: str = "cpu", folder: str | os.PathLike[str] = FOLDER) -> dict[str, list[Result]]:
     """Reads the results of an experiment.
 
     Results of different presets, budgets, corpora or designs are never mixed: what the present code would not start in
@@ -35,9 +33,6 @@ def read(
         experiment: A name in `EXPERIMENTS`.
         preset: "cpu", "epoch" or "gpu". Default: "cpu".
         folder: The folder with the results. Default: the one in posenc-evidence.
-        design: A name in `DESIGNS`. Results of an earlier design are in a folder of its name, until all of them have
-            been trained anew. Their starts are not compared, since the present code has another. Default: the present
-            one.
 
     Returns:
         A dict from the name of a variant to the results of its seeds in order; in "rates", from a name such as
@@ -51,15 +46,14 @@ def read(
         >>> list(results), results["alibi"][0]["nonoverlapping"][0]["length"]
         (['nope', 'relu', 'distance_aware', 'alibi'], 128)
     """
-    folder = Path(folder) if design == DESIGN else Path(folder) / design
     asked = runs(experiment, preset, seeds=1)
     by_variant: dict[str, list[Result]] = {}
     for run in asked:
-        places = (folder / preset).glob(f"{run.stem}-*.json")
+        places = (Path(folder) / preset).glob(f"{run.stem}-*.json")
         paths = sorted(places, key=_seed)
         results = [load(path) for path in paths]
         for path, result in zip(paths, results, strict=True):
-            if other := foreign(result, dataclasses.replace(run, seed=result["config"]["seed"]), design):
+            if other := foreign(result, dataclasses.replace(run, seed=result["config"]["seed"])):
                 raise ValueError(f"{path.name} {other}: remove it, and run the sweep again")
         if results:
             by_variant[run.stem] = results
@@ -75,13 +69,12 @@ def read(
     return by_variant
 
 
-def foreign(result: Result, run: Run, wanted: str = DESIGN) -> str:
+def foreign(result: Result, run: Run) -> str:
     """Why a result is not one of the present code and configuration; an empty string if it is.
 
     Args:
         result: What `load` returns.
         run: The run that it should be of.
-        wanted: The design that it should have. Default: the present one.
 
     Returns:
         The end of a sentence that begins with the name of the file.
@@ -91,11 +84,10 @@ def foreign(result: Result, run: Run, wanted: str = DESIGN) -> str:
     design = result.get("design")
     if design is None:
         return "does not name its design, so it may have begun otherwise than the present code does"
-    if design != wanted:
+    if design != DESIGN:
         about = f" ({DESIGNS[design]})" if design in DESIGNS else ""
-        present = "the present one is" if wanted == DESIGN else "this one should be"
-        return f"is of the design {design!r}{about}, and {present} {wanted!r} ({DESIGNS[wanted]})"
-    if design == DESIGN and (differ := unlike(result.get("start"), run)):
+        return f"is of the design {design!r}{about}, and the present one is {DESIGN!r} ({DESIGNS[DESIGN]})"
+    if differ := unlike(result.get("start"), run):
         return f"began otherwise than the present code does: {differ} differ"
     return ""
 
