@@ -10,22 +10,15 @@ import torch
 from torch import Tensor
 
 from posenc._explore.export import ExportError, _difference, _quiet, _reason, _settled, one_table
-from posenc._explore.playing.reader import NAMES, WHOLE, Reader
+from posenc._explore.playing.reader import NAMES, Reader, settings
 
 INPUTS = ("tokens", "pos", "past", "places", "head", *NAMES)
-STARTS = {"on": 1.0, "base": 10_000.0, "scaling": 0, "factor": 4.0, "layout": 0, "slope": 1.0}
 LARGE = 1024  # numbers from which on weights are stored in half precision
 FAR = 1e-3
 TRIED: tuple[Mapping[str, float], ...] = (
     {}, {"on": 0.0}, {"base": 500.0}, {"scaling": 1}, {"scaling": 2}, {"scaling": 3, "factor": 16.0}, {"layout": 1},
     {"slope": 0.25},
 )  # fmt: skip
-
-
-def settings(**changes: float) -> list[Tensor]:
-    """The settings of a reader, in their order: a model as it was trained, but for these changes."""
-    values = STARTS | changes
-    return [torch.tensor(values[n], dtype=torch.int64 if n in WHOLE else torch.float32) for n in NAMES]
 
 
 def graph(name: str, reader: Reader) -> bytes:

@@ -50,6 +50,13 @@ class Settings:
 
 NAMES = ("on", "base", "scaling", "factor", "layout", "slope")
 WHOLE = ("scaling", "layout")  # those that are integers
+TRAINED: dict[str, float] = {"on": 1.0, "base": 10_000.0, "scaling": 0, "factor": 4.0, "layout": 0, "slope": 1.0}
+
+
+def settings(**changes: float) -> list[Tensor]:
+    """The settings of a reader, in their order: a model as it was trained, but for these changes."""
+    values = TRAINED | changes
+    return [torch.tensor(values[n], dtype=torch.int64 if n in WHOLE else torch.float32) for n in NAMES]
 
 
 class Reader(nn.Module):
