@@ -50,6 +50,12 @@ class Desk:
         names = list(self.readers)
         return names[0], names[min(1, len(names) - 1)]
 
+    @property
+    def heads(self) -> list[str]:
+        """The names of all heads, layer by layer."""
+        config = next(iter(self.readers.values())).model.config
+        return [f"layer {n + 1}, head {h + 1}" for n in range(config.layers) for h in range(config.heads)]
+
     def controls(self) -> list[dict[str, Any]]:
         names, texts, breaks = [_title(scheme) for scheme in self.readers], list(self.texts), list(BREAKS)
         made = [
@@ -62,12 +68,14 @@ class Desk:
             (_choice("scaling", list(SCALINGS)), "RoPE’s scaling"),
             (Slider("factor", TRAINED["factor"], 1.0, float(REACH), 0.5, integer=False), "scaling factor"),
             (Slider("slope", TRAINED["slope"], 0.01, 100.0, 1 / 40, integer=False, log=True), "ALiBi’s slopes, times"),
+            (_choice("ink", ["surprise", "attention to predict a letter"]), "colour by"),
+            (_choice("head", self.heads), "attention of"),
+            (Slider("temperature", 0.0, 0.0, 1.5, 0.05, integer=False), "temperature"),
         ]
         return [{**control.spec(), "label": label, "unit": ""} for control, label in made]
 
     def spec(self) -> dict[str, Any]:
         """All that the front end needs to know, as JSON: nothing in it is ever read as markup."""
-        config = next(iter(self.readers.values())).model.config
         return {
             "kind": "play",
             "name": self.name,
@@ -88,11 +96,11 @@ class Desk:
             "breaks": [{"label": label, "expect": expect} for label, expect in BREAKS.items()],
             "length": self.length,
             "most": REACH * self.length,
-            "heads": [f"layer {n + 1}, head {h + 1}" for n in range(config.layers) for h in range(config.heads)],
             "shape": list(self.shape),
             "controls": self.controls(),
             "starts": {
                 "text": 0, "count": int(self.read.start), "a": 0, "b": min(1, len(self.readers) - 1), "broken": 0,
+                "ink": 0, "head": 0, "temperature": 0.0,
                 **{name: TRAINED[name] for name in ("base", "scaling", "factor", "slope")},
             },
             "trained": TRAINED,
@@ -107,6 +115,10 @@ class Desk:
             "loss": Lines(
                 x="byte", y="bits", labels=names, colours=colours, landmarks={"trained up to here": float(self.length)},
                 title="Surprise, the mean of 32 bytes",
+            ),
+            "profile": Lines(
+                x="bytes back", y="weight", labels=names, colours=colours, log_x=True, log_y=True,
+                title="Where the head looks, by distance",
             ),
         }  # fmt: skip
 

@@ -11,7 +11,10 @@ import { Probe } from "../views/probe.js";
 import { LAYOUT, NOTHING, change } from "./breaks.js";
 import { encode, letters, mean, running, shown } from "./bytes.js";
 import { Library } from "./library.js";
+import { inked, profiles } from "./looks.js";
+import { nextBytes } from "./next.js";
 import { Strip } from "./strip.js";
+import { Writer } from "./writer.js";
 
 /** @import { Made, Picture, Place, Values } from "../types" */
 /** @import { Lines } from "../views/lines.js" */
@@ -23,6 +26,7 @@ const FULL = 8; // bits from which on a letter is as red as can be
 const SIDES = [0, 1];
 /** @type {(keyof Settings)[]} */
 const KNOBS = ["base", "scaling", "factor", "slope"];
+const ATTENTION = 1; // what letters are inked by
 const bits = (/** @type {number} */ value) => (Number.isNaN(value) ? "–" : value.toFixed(2));
 
 export class Playing {
@@ -40,6 +44,9 @@ export class Playing {
   /** @type {HTMLDetailsElement} */ data;
   /** @type {HTMLElement} */ body;
   /** @type {Lines} */ loss;
+  /** @type {Lines} */ profile;
+  /** @type {HTMLElement[]} */ expectations;
+  /** @type {Writer} */ writer;
   /** @type {ResizeObserver} */ watch;
 
   wanted = 0; // the number of the last request: what an earlier one finds is not shown
@@ -73,7 +80,7 @@ export class Playing {
     const { spec } = this;
     const title = element("div", { class: "pe-title", id: `${this.id}-title` }, spec.title);
     this.field = element("textarea", {
-      class: "pe-typed", id: `${this.id}-text`, rows: 4, spellcheck: "false", autocomplete: "off", autocapitalize: "off", oninput: () => this.typed(),
+      class: "pe-typed", id: `${this.id}-text`, rows: 3, spellcheck: "false", autocomplete: "off", autocapitalize: "off", oninput: () => this.typed(),
     });
     this.field.value = spec.texts[0].text;
     this.told = element("p", { class: "pe-status", role: "status" });
@@ -89,6 +96,9 @@ export class Playing {
     this.strips = SIDES.map((side) => new Strip(this.model(side).colour, (letter, firmly) => this.pick(letter, firmly)));
     this.stages = element("div", { class: "pe-views" });
     this.loss = this.view(spec.views.loss);
+    this.profile = this.view(spec.views.profile);
+    this.expectations = SIDES.map(() => element("div", { class: "pe-strip-host" }));
+    this.writer = new Writer(this);
     this.spoken = element("p", { class: "pe-spoken", "aria-live": "polite" });
     this.data = element("details", { class: "pe-table", ontoggle: () => this.tabulate() }, element("summary", {}, "Numbers"));
     const picture = [...this.root.children].filter(({ className }) => className === "pe-stills");
@@ -96,10 +106,11 @@ export class Playing {
       element("div", { class: "pe-head" }, title, element("div", { class: "pe-tools" }, tool("Reset", () => this.reset()))),
       element("p", { class: "pe-caption", hidden: !spec.caption }, spec.caption),
       element("label", { class: "pe-typing", for: this.field.id }, "Your text; it doesn’t leave this page"), this.field, this.told,
-      row(["text", "count", "a", "b", "broken"]), row(KNOBS),
-      this.expected, element("div", { class: "pe-actions" }, this.status), this.message,
+      row(["text", "a", "b", "broken"]), this.expected, this.message,
       element("div", { class: "pe-strips" }, ...this.strips.map(({ host }) => host)), this.letter,
-      ...picture, this.stages, this.spoken, this.data);
+      element("div", { class: "pe-strips" }, ...this.expectations), element("div", { class: "pe-actions" }, this.status),
+      row(["count", ...KNOBS, "ink", "head"]), ...picture, this.stages,
+      row(["temperature"]), this.writer.host, this.spoken, this.data);
     this.root.append(this.body);
     this.watch = new ResizeObserver(() => this.arrange());
     this.watch.observe(this.stages);
@@ -152,6 +163,11 @@ export class Playing {
 
   /** @param {Values} values */
   set(values) {
+    if (String(Object.keys(values)) === "temperature") {
+      Object.assign(this.values, values);
+      this.made.temperature.show(values.temperature);
+      return;
+    }
     if ("text" in values) this.field.value = this.spec.texts[values.text].text;
     for (const [name, value] of Object.entries(values)) {
       this.values[name] = value;
@@ -210,7 +226,7 @@ export class Playing {
     const current = () => mine === this.wanted && !this.ended;
     try {
       const read = (/** @type {number} */ side, /** @type {Settings} */ settings, /** @type {number} */ broken) =>
-        this.library.read(this.model(side), bytes, settings, broken, 0, current);
+        this.library.read(this.model(side), bytes, settings, broken, this.values.head, current);
       /** @type {(Found | null)[]} */
       const found = [];
       for (const side of SIDES) found.push(await read(side, this.settings, this.values.broken));
@@ -242,6 +258,7 @@ export class Playing {
   draw() {
     for (const side of SIDES) this.strip(side);
     this.curves();
+    this.distances();
     this.pick(this.picked, false);
     this.root.dispatchEvent(new CustomEvent("pe-drawn", { detail: { ...this.values } }));
     if (this.data.open) this.tabulate();
@@ -252,7 +269,9 @@ export class Playing {
     const found = this.found[side];
     const model = this.model(side);
     const { length } = this.spec;
-    const ink = this.letters.map(({ from, to }) => {
+    const looks = this.values.ink === ATTENTION;
+    this.strips[side].text.classList.toggle("pe-looks", looks);
+    const ink = looks ? inked(found?.weights[this.before], this.letters) : this.letters.map(({ from, to }) => {
       const all = found?.bits.subarray(from, to);
       return all?.length ? all.reduce((sum, v) => sum + v, 0) / FULL : NaN;
     });
@@ -294,12 +313,36 @@ export class Playing {
     this.loss.update([{ shape: [count], data: x }, { shape: [lines.length, count], data }]);
   }
 
+  /** How much a head looks at what is so many bytes back. */
+  distances() {
+    const all = SIDES.filter((side) => (this.found[side]?.weights.length ?? 0) > 20);
+    this.profile.host.hidden = !all.length;
+    if (!all.length) return;
+    this.profile.rename(all.map((side) => this.model(side).title), all.map((side) => this.model(side).colour));
+    this.profile.update(profiles(all.map((side) => this.found[side]?.weights ?? [])));
+  }
+
+  /** The byte after which the picked letter was predicted; the last one where none is picked. */
+  get before() {
+    const letter = this.letters[this.picked];
+    return letter ? letter.from - 1 : this.bytes.length - 1;
+  }
+
   /** Look at a letter: firmly if it was chosen, and not only passed. @type {(letter: number, firmly: boolean) => void} */
   pick(letter, firmly) {
     this.picked = letter < this.letters.length ? letter : -1;
-    for (const strip of this.strips) strip.choose(this.picked);
+    for (const [side, strip] of this.strips.entries()) {
+      strip.choose(this.picked);
+      if (this.values.ink === ATTENTION) this.strip(side);
+    }
     const here = this.letters[this.picked];
     write(this.letter, here ? this.sentence(here) : "Point at a letter, or go there by the arrow keys.");
+    for (const side of SIDES) {
+      const logits = here ? this.found[side]?.logits[here.from - 1] : undefined;
+      const head = logits ? [element("p", { class: "pe-view-title" }, `What ${this.model(side).title} expected here`), nextBytes(logits, this.bytes[here.from])] : [];
+      this.expectations[side].replaceChildren(...head);
+    }
+    if (firmly && !this.found[0]?.logits.length) this.read(); // what was recorded has no more than surprise
     if (firmly) {
       write(this.spoken, this.letter.textContent ?? "");
       for (const strip of this.strips) strip.reveal();
@@ -332,7 +375,7 @@ export class Playing {
   }
 
   get views() {
-    return [this.loss];
+    return this.profile.host.hidden ? [this.loss] : [this.loss, this.profile];
   }
 
   /** Probe a view at a place. @type {(from: Picture | null, place: Place | null) => void} */
@@ -355,6 +398,7 @@ export class Playing {
 
   destroy() {
     this.ended = true;
+    this.writer.writing = false;
     this.watch.disconnect();
     clearTimeout(this.clock);
     this.body.remove();

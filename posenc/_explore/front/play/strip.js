@@ -66,7 +66,7 @@ export class Strip {
     this.mark.hidden = !this.mark.textContent;
     write(this.stop, reason);
     this.stop.hidden = !reason;
-    this.choose(this.picked);
+    this.node(this.picked)?.classList.add("pe-picked-word");
   }
 
   /** Mark the letter that is picked. @param {number} i */

@@ -60,7 +60,6 @@ export interface PlaySpec {
   breaks: Break[];
   length: number; // of the texts of training, in bytes
   most: number; // bytes that are read
-  heads: string[]; // of all layers
   shape: number[]; // of keys and values before the first token
   controls: Control[];
   starts: Values;
