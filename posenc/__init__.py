@@ -47,8 +47,9 @@ __all__ = [
     "RoPE", "Scheme", "Shaw", "Sinusoidal", "Span", "T5Bias", "Transformer", "TransformerXL", "Words", "XPos",
     "alibi", "alibi_slopes", "attend", "attention", "attention_scores", "attention_weights", "compare",
     "convert_layout", "dead_rows", "distance_weight", "explore", "frequencies", "grid", "layout_permutation", "learn",
-    "logarithmic", "play", "plot", "presets", "properties", "relative_shift", "rotate", "scaling", "shaw_fused", "shaw_label",
-    "shaw_naive", "sinusoidal", "sliding_window", "stretch_table", "t5_bucket", "xpos_radius", "xpos_reach",
+    "logarithmic", "play", "plot", "presets", "properties", "relative_shift", "rotate", "scaling", "shaw_fused",
+    "shaw_label", "shaw_naive", "sinusoidal", "sliding_window", "stretch_table", "t5_bucket", "xpos_radius",
+    "xpos_reach",
 ]  # fmt: skip
 
 # Where each name is at home. The imports above say the same to type checkers, and a test compares the two.

@@ -10,6 +10,8 @@ from posenc.schemes.sinusoidal import Sinusoidal
 
 NONE = "nothing changes, since it has no positions."
 OFFSETS = "nothing changes: it sees offsets alone, and all of them stay as they were."
+AGAIN = "a jump at byte 64, where positions begin at 0 again, as in a decoder that counts only the new tokens."
+HEALS = "Once enough new bytes stand near, it recovers."
 PAIRS = "nothing changes: it forms no pairs of channels."
 
 BREAKS: dict[str, dict[str, str]] = {
@@ -34,27 +36,23 @@ BREAKS: dict[str, dict[str, str]] = {
         "counts on them.",
         "turn": "a high loss everywhere. No vector is rotated, so every key matches as if it stood where the query "
         "stands.",
-        "slope": "a loss that grows with the text. No key pays for its distance any more, so the many far ones drown "
-        "the near ones.",
+        "slope": "a high loss everywhere. No key pays for its distance any more, so the many far ones drown the near "
+        "ones.",
         "other": "a high loss everywhere. Without what was learned for each distance, far keys count as much as near "
         "ones.",
     },
     "cache offset wrong": {
         "none": NONE,
-        "table": "a jump at byte 64, where positions begin at 0 again, as in a decoder that counts only the new tokens. "
-        "Each row stands in two places from there on.",
-        "waves": "a jump at byte 64, where positions begin at 0 again, as in a decoder that counts only the new tokens. "
-        "Each position is there twice from there on.",
-        "turn": "a jump at byte 64, where positions begin at 0 again, as in a decoder that counts only the new tokens. "
-        "What was read before now seems to lie ahead.",
-        "slope": "a jump at byte 64, where positions begin at 0 again, as in a decoder that counts only the new tokens. "
-        "Keys from before have a negative distance, and are rewarded for it.",
-        "other": "a jump at byte 64, where positions begin at 0 again, as in a decoder that counts only the new tokens. "
-        "What was read before now seems to lie ahead.",
+        "table": f"{AGAIN} Each row then stands in two places. {HEALS}",
+        "waves": f"{AGAIN} Each position is then there twice. {HEALS}",
+        "turn": f"{AGAIN} What was read before now seems to lie ahead. {HEALS}",
+        "slope": f"{AGAIN} What was read before has a negative distance, and is rewarded for it. {HEALS}",
+        "other": f"{AGAIN} What was read before now seems to lie ahead. {HEALS}",
     },
     "the other layout": {
         "none": PAIRS,
-        "turn": "a high loss everywhere. Channels t and t + d/2 rotate together, and training had paired 2t with 2t + 1.",
+        "turn": "a high loss everywhere. Channels t and t + d/2 now rotate together, and training had paired 2t with "
+        "2t + 1.",
         "other": PAIRS,
     },
 }

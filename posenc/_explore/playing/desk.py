@@ -117,7 +117,7 @@ class Desk:
                 title="Surprise, the mean of 32 bytes",
             ),
             "profile": Lines(
-                x="bytes back", y="weight", labels=names, colours=colours, log_x=True, log_y=True,
+                x="bytes back", y="weight", labels=names, colours=colours, log_x=True, log_y=True, limits=(1e-6, 1.0),
                 title="Where the head looks, by distance",
             ),
         }  # fmt: skip
@@ -135,13 +135,13 @@ class States:
 
     @torch.no_grad()
     def read(self, piece: Mapping[str, Any]) -> list[Tensor]:
-        """Logits and weights of a piece of text: the fields are those of `Piece` in the front end's types."""
+        """Bits and weights of a piece of text: the fields are those of `Piece` in the front end's types."""
         reader = self.desk.readers[piece["model"]]
         past = reader.start() if piece["fresh"] else self._held[piece["slot"]]
         given = (torch.tensor(piece[name], dtype=torch.long) for name in ("tokens", "pos"))
-        logits, weights, *held = reader(*given, *past, torch.tensor(piece["head"]), *settings(**piece["settings"]))
+        bits, weights, *held = reader(*given, *past, torch.tensor(piece["head"]), *settings(**piece["settings"]))
         self._held[piece["slot"]] = (held[0], held[1])
-        return [logits, weights]
+        return [bits, weights]
 
 
 def _choice(name: str, labels: list[str]) -> Choice:

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from posenc._explore.export import ExportError, _difference, _quiet, _reason, _settled, one_table
+from posenc._explore.export import ExportError, _quiet, _reason, _settled, one_table
 from posenc._explore.playing.reader import NAMES, Reader, settings
 
 INPUTS = ("tokens", "pos", "past", "places", "head", *NAMES)
@@ -32,7 +32,7 @@ def graph(name: str, reader: Reader) -> bytes:
         An ONNX graph, whose weights are in half precision.
 
     Raises:
-        ExportError: If it can't be exported, or differs from torch by more than a thousandth.
+        ExportError: If it can't be exported, or differs from torch by more than a thousandth of a bit.
     """
     heads, width = reader.start()[0].shape[1], reader.start()[0].shape[3]
     past = torch.zeros(reader.start()[0].shape[0], heads, 3, width)  # any lengths that differ, and are neither 0 nor 1
@@ -100,7 +100,7 @@ def verify(name: str, reader: Reader, graph: bytes) -> float:
     """Read a text with torch and by the graph, in two pieces, with each setting. Returns the largest difference.
 
     Raises:
-        ExportError: If it is more than a thousandth.
+        ExportError: If it is more than a thousandth of a bit, or of a weight.
     """
     run = Run(reader, graph)
     count = min(160, reader.rows or 160)
@@ -118,13 +118,13 @@ def verify(name: str, reader: Reader, graph: bytes) -> float:
 
 @torch.no_grad()
 def _apart(reader: Reader, run: Run, tokens: Tensor, pieces: tuple[int, ...], chosen: list[Tensor]) -> list[float]:
-    """How far logits and weights of a text, read in pieces of these lengths, differ from torch's."""
+    """How far bits and weights of a text, read in pieces of these lengths, differ from torch's."""
     ours: Any = run.first
     true: Any = reader.start()
     head, found, at = torch.tensor(reader.heads - 1), [], 0
     for size in pieces:
         piece = tokens[at : at + size], torch.arange(at, at + size)
         got, wanted = run(*piece, *ours, head, *chosen), reader(*piece, *true, head, *chosen)
-        found += [_difference(a.numpy(), b.numpy()) for a, b in zip(got[:2], wanted[:2], strict=True)]
+        found += [float((a - b).abs().max()) for a, b in zip(got[:2], wanted[:2], strict=True)]
         ours, true, at = got[2:], wanted[2:], at + size
     return found

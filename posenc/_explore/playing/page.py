@@ -54,8 +54,8 @@ def surprise(desk: Desk, name: str) -> list[float]:
     text = next(iter(desk.texts.values())).encode()[: int(desk.read.start)]
     count = len(text) if reader.rows is None else min(len(text), reader.rows)
     tokens = torch.tensor(list(text))
-    logits = reader(tokens[:count], torch.arange(count), *reader.start(), torch.tensor(0), *settings())[0]
-    bits = -logits.double().log_softmax(-1)[:-1].gather(-1, tokens[1:count, None])[:, 0] / math.log(2)
+    found = reader(tokens[:count], torch.arange(count), *reader.start(), torch.tensor(0), *settings())[0]
+    bits = found[:-1].gather(-1, tokens[1:count, None])[:, 0]
     return [math.nan, *bits.tolist(), *[math.nan] * (len(text) - count)]
 
 

@@ -7,6 +7,7 @@ positions: so positions may be wrong, as they are in programs with a bug, and st
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeGuard, cast
@@ -117,7 +118,8 @@ class Reader(nn.Module):
             settings: As in NAMES.
 
         Returns:
-            Logits (L, 256); weights of the head (L, M + L); and past and places with these tokens.
+            How surprising each next byte would be, −log₂ p in bits, (L, 256); weights of the head (L, M + L); and past
+            and places with these tokens.
         """
         model, config, chosen = self.model, self.model.config, Settings(*settings)
         places = torch.cat((places, pos))  # (M + L,)
@@ -145,7 +147,8 @@ class Reader(nn.Module):
             held += [k[0], v[0]]
             looks.append(weights[0])
         logits = linear(model.norm(x), model.embedding.weight if model.output is None else model.output.weight)
-        return logits[0], torch.cat(looks)[head], torch.stack(held), places
+        bits = logits[0].log_softmax(-1) / -math.log(2)
+        return bits, torch.cat(looks)[head], torch.stack(held), places
 
     def _changed(self, encoding: Encoding, chosen: Settings) -> Encoding:
         """An encoding as the settings have it."""

@@ -1,5 +1,5 @@
 // @ts-check
-// Texts as bytes and back, and what a model's logits say of a byte: pure functions, tested in Node.
+// Texts as bytes and back, and what a model says of a byte: pure functions, tested in Node.
 
 /** @import { Letter } from "./types" */
 
@@ -44,48 +44,33 @@ export function shown(byte) {
   return byte > 32 && byte < 127 ? String.fromCharCode(byte) : named(byte);
 }
 
-/** log₂ of the sum of the exponentials, for logits in nats. @param {ArrayLike<number>} logits */
-function total(logits) {
-  let top = -Infinity;
-  for (let i = 0; i < logits.length; i++) top = Math.max(top, logits[i]);
-  let sum = 0;
-  for (let i = 0; i < logits.length; i++) sum += Math.exp(logits[i] - top);
-  return (top + Math.log(sum)) / Math.LN2;
-}
-
-/** How surprised a model is by a byte, in bits: −log₂ p. @type {(logits: ArrayLike<number>, byte: number) => number} */
-export const surprise = (logits, byte) => total(logits) - logits[byte] / Math.LN2;
-
-/** The likeliest bytes, and their probabilities. @type {(logits: ArrayLike<number>, count: number) => { byte: number, p: number }[]} */
-export function likeliest(logits, count) {
-  const whole = total(logits);
-  return Array.from(logits, (logit, byte) => ({ byte, p: 2 ** (logit / Math.LN2 - whole) })).sort((a, b) => b.p - a.p).slice(0, count);
-}
+/** The likeliest bytes, and their probabilities, from bits: −log₂ p of each. @type {(bits: ArrayLike<number>, count: number) => { byte: number, p: number }[]} */
+export const likeliest = (bits, count) => Array.from(bits, (b, byte) => ({ byte, p: 2 ** -b })).sort((x, y) => y.p - x.p).slice(0, count);
 
 /**
  * A byte drawn by its probability; with temperature 0 the likeliest. `chance` is from 0 to 1.
- * @type {(logits: ArrayLike<number>, temperature: number, chance: number) => number}
+ * @type {(bits: ArrayLike<number>, temperature: number, chance: number) => number}
  */
-export function drawn(logits, temperature, chance) {
-  if (!temperature) return likeliest(logits, 1)[0].byte;
-  const sorted = likeliest(Array.from(logits, (logit) => logit / temperature), logits.length);
-  let left = chance;
-  for (const { byte, p } of sorted) {
+export function drawn(bits, temperature, chance) {
+  const least = Array.from(bits).reduce((a, b) => Math.min(a, b));
+  if (!temperature) return Array.from(bits).indexOf(least);
+  const shares = likeliest(Array.from(bits, (b) => (b - least) / temperature), bits.length);
+  let left = chance * shares.reduce((sum, { p }) => sum + p, 0);
+  for (const { byte, p } of shares) {
     left -= p;
     if (left < 0) return byte;
   }
-  return sorted[0].byte;
+  return shares[0].byte;
 }
 
-/** Numbers from 0 to 1 that look random, the same for each seed (mulberry32). @param {number} seed */
+const PRIME = 2 ** 31 - 1;
+
+/** Numbers from 0 to 1 that look random, the same for each seed from 1 on (Park and Miller, 1988). @param {number} seed */
 export function chances(seed) {
-  let state = seed | 0;
-  return () => {
-    state = (state + 0x6d2b79f5) | 0;
-    let x = Math.imul(state ^ (state >>> 15), 1 | state);
-    x = (x + Math.imul(x ^ (x >>> 7), 61 | x)) ^ x;
-    return ((x ^ (x >>> 14)) >>> 0) / 2 ** 32;
-  };
+  let state = seed;
+  const next = () => (state = (state * 16_807) % PRIME);
+  for (let i = 0; i < 9; i++) next(); // the first ones are small
+  return () => next() / PRIME;
 }
 
 /** The mean of numbers, without those that are none; NaN if there is none. @param {Iterable<number>} values */

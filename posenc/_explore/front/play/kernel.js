@@ -15,8 +15,8 @@ export function renderPlaying(model, el) {
   const panel = new Playing(el, spec, async () => /** @type {Reading} */ ({
     prepare: async () => {},
     read: async (piece) => {
-      const { tensors: [logits, weights] } = await ask({ piece });
-      return { logits, weights };
+      const { tensors: [bits, weights] } = await ask({ piece });
+      return { bits, weights };
     },
   }));
   /** @type {any} */ (el).learning = panel;

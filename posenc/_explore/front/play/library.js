@@ -2,7 +2,6 @@
 // Models that read texts, piece by piece, and the last results: nothing is read twice.
 
 import { place } from "./breaks.js";
-import { surprise } from "./bytes.js";
 
 /** @import { Found, Model, PlaySpec, Reading, Settings } from "./types" */
 
@@ -66,18 +65,18 @@ export class Library {
     const reading = await this.with(model);
     const read = this.readable(model, broken, bytes.length);
     /** @type {Found} */
-    const found = { bits: new Float32Array(bytes.length).fill(NaN), logits: [], weights: [], read };
+    const found = { bits: new Float32Array(bytes.length).fill(NaN), next: [], weights: [], read };
     for (let from = 0; from < read; from += PIECE) {
       if (!current()) return null;
       const to = Math.min(read, from + PIECE);
-      const { logits, weights } = await reading.read({
+      const { bits, weights } = await reading.read({
         model: model.name, slot: "read", fresh: !from, tokens: [...bytes.subarray(from, to)], pos: pos.slice(from, to), head, settings: own,
       });
       for (let i = from; i < to; i++) {
         const row = i - from;
-        found.logits.push(logits.data.subarray(row * logits.shape[1], (row + 1) * logits.shape[1]));
+        found.next.push(bits.data.subarray(row * bits.shape[1], (row + 1) * bits.shape[1]));
         found.weights.push(weights.data.subarray(row * weights.shape[1], row * weights.shape[1] + i + 1));
-        if (i + 1 < read) found.bits[i + 1] = surprise(found.logits[i], bytes[i + 1]);
+        if (i + 1 < read) found.bits[i + 1] = found.next[i][bytes[i + 1]];
       }
     }
     this.kept.set(key, found);

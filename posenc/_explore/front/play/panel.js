@@ -155,7 +155,7 @@ export class Playing {
     if (!recorded) return this.read();
     const { bytes } = this;
     this.letters = letters(bytes);
-    this.found = recorded.map((row) => ({ bits: Float32Array.from(row, (v) => v ?? NaN), logits: [], weights: [], read: row.length }));
+    this.found = recorded.map((row) => ({ bits: Float32Array.from(row, (v) => v ?? NaN), next: [], weights: [], read: row.length }));
     write(this.status, "Recorded when this page was built. Type, or turn something, and the models read it here.");
     this.root.classList.add("pe-live");
     this.draw();
@@ -193,7 +193,7 @@ export class Playing {
   tell() {
     const { bytes, values, spec } = this;
     const all = new TextEncoder().encode(this.field.value).length;
-    write(this.told, all > bytes.length ? `The text has ${format(all)} bytes; the models read the first ${format(bytes.length)}.` : `${format(all)} bytes`);
+    write(this.told, all > bytes.length ? `The text has ${format(all)} bytes; the models read the first ${format(bytes.length)}.` : `${format(all)} byte${all === 1 ? "" : "s"}.`);
     for (const name of KNOBS) this.made[name].host.hidden = !SIDES.some((side) => this.model(side).knobs.includes(name));
     this.made.factor.host.classList.toggle("pe-idle", !values.scaling);
     const { expect } = spec.breaks[values.broken];
@@ -203,7 +203,7 @@ export class Playing {
       element("p", {}, element("b", {}, `Expect of ${title}: `), expect[kind] ?? expect.other))));
     for (const [side, strip] of this.strips.entries()) {
       const { title, colour } = this.model(side);
-      strip.host.style.setProperty("--pe-colour", colour);
+      for (const host of [strip.host, this.expectations[side]]) host.style.setProperty("--pe-colour", colour);
       strip.text.setAttribute("aria-label", `the text as ${title} reads it; arrow keys go from letter to letter`);
       write(strip.title, title);
     }
@@ -338,11 +338,11 @@ export class Playing {
     const here = this.letters[this.picked];
     write(this.letter, here ? this.sentence(here) : "Point at a letter, or go there by the arrow keys.");
     for (const side of SIDES) {
-      const logits = here ? this.found[side]?.logits[here.from - 1] : undefined;
-      const head = logits ? [element("p", { class: "pe-view-title" }, `What ${this.model(side).title} expected here`), nextBytes(logits, this.bytes[here.from])] : [];
+      const next = here ? this.found[side]?.next[here.from - 1] : undefined;
+      const head = next ? [element("p", { class: "pe-view-title" }, `What ${this.model(side).title} expected here`), nextBytes(next, this.bytes[here.from])] : [];
       this.expectations[side].replaceChildren(...head);
     }
-    if (firmly && !this.found[0]?.logits.length) this.read(); // what was recorded has no more than surprise
+    if (firmly && !this.found[0]?.next.length) this.read(); // what was recorded has no more than surprise
     if (firmly) {
       write(this.spoken, this.letter.textContent ?? "");
       for (const strip of this.strips) strip.reveal();

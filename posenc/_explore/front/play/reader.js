@@ -46,9 +46,9 @@ export function readings(ort, inTurn) {
       }
       const feed = Object.fromEntries(session.inputNames.map((name) => [name, all[name]]));
       const found = await inTurn(() => session.run(feed));
-      const [logits, weights, after, where] = session.outputNames.map((name) => found[name]);
+      const [bits, weights, after, where] = session.outputNames.map((name) => found[name]);
       this.states.set(slot, { past: after, places: where });
-      return { logits: plain(logits), weights: plain(weights) };
+      return { bits: plain(bits), weights: plain(weights) };
     }
   }
 

@@ -23,9 +23,9 @@ export interface Piece {
   settings: Settings;
 }
 
-/** Logits of the byte after each, (L, 256), and where a head looks from each, (L, all so far). */
+/** How surprising each byte would be after each, in bits, (L, 256), and where a head looks from each, (L, all so far). */
 export interface Answer {
-  logits: Tensor;
+  bits: Tensor;
   weights: Tensor;
 }
 
@@ -81,7 +81,7 @@ export interface Letter {
 /** What a model made of a text. */
 export interface Found {
   bits: Float32Array; // of each byte, NaN where there is none
-  logits: Float32Array[]; // after each byte
+  next: Float32Array[]; // after each byte, the bits of each that may come
   weights: Float32Array[]; // from each byte to all so far
   read: number; // bytes
 }

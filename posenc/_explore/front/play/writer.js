@@ -9,7 +9,7 @@ import { chances, drawn, letters } from "./bytes.js";
 
 /** @import { Playing } from "./panel.js" */
 /** @import { Model, Settings } from "./types" */
-/** @typedef {{ model: Model, tokens: number[], fed: number, rows: Float32Array[], logits: Float32Array, ended: string }} Writing bytes so far, how many the model has read, and the logits after each that it wrote */
+/** @typedef {{ model: Model, tokens: number[], fed: number, rows: Float32Array[], next: Float32Array, ended: string }} Writing bytes so far, how many the model has read, and the bits after each that it wrote */
 
 const MOST = 200; // bytes that are written
 const SEED = 1;
@@ -22,7 +22,7 @@ export class Writer {
   constructor(panel) {
     this.panel = panel;
     this.button = element("button", { type: "button", class: "pe-button pe-go", onclick: () => this.toggle() }, "Write");
-    this.status = element("span", { class: "pe-status", role: "status" });
+    this.status = element("span", { class: "pe-status", role: "status" }, "It goes on after the letter that is picked, or after the last.");
     this.places = SIDES.map(() => {
       const title = element("p", { class: "pe-view-title" });
       const text = element("div", { class: "pe-written", role: "region", tabindex: 0 });
@@ -81,9 +81,9 @@ export class Writer {
     host.style.setProperty("--pe-colour", model.colour);
     const readable = this.panel.library.readable(model, broken, prompt.length);
     /** @type {Writing} */
-    const writing = { model, tokens: [...prompt], fed: 0, rows: [], logits: new Float32Array(), ended: "" };
+    const writing = { model, tokens: [...prompt], fed: 0, rows: [], next: new Float32Array(), ended: "" };
     if (readable < prompt.length) writing.ended = this.without(model, broken, readable);
-    else writing.logits = await this.read(side, writing, settings, broken, prompt.length);
+    else writing.next = await this.read(side, writing, settings, broken, prompt.length);
     return writing;
   }
 
@@ -97,25 +97,25 @@ export class Writer {
     const { library } = this.panel;
     const reading = await library.with(writing.model);
     const tokens = writing.tokens.slice(writing.fed, end);
-    const { logits } = await reading.read({
+    const { bits } = await reading.read({
       model: writing.model.name, slot: `write ${side}`, fresh: !writing.fed, tokens, pos: tokens.map((_, i) => library.place(broken, writing.fed + i)),
       head: 0, settings: library.own(writing.model, settings),
     });
     writing.fed = end;
-    return logits.data.slice(-logits.shape[1]);
+    return bits.data.slice(-bits.shape[1]);
   }
 
   /** One byte more. @type {(side: number, writing: Writing, settings: Settings, broken: number, temperature: number, chance: number) => Promise<void>} */
   async step(side, writing, settings, broken, temperature, chance) {
     if (writing.ended) return;
-    writing.tokens.push(drawn(writing.logits, temperature, chance));
+    writing.tokens.push(drawn(writing.next, temperature, chance));
     const { length } = writing.tokens;
     if (this.panel.library.readable(writing.model, broken, length) < length) {
       writing.ended = this.without(writing.model, broken, length - 1);
       return;
     }
-    writing.logits = await this.read(side, writing, settings, broken, length);
-    writing.rows.push(writing.logits);
+    writing.next = await this.read(side, writing, settings, broken, length);
+    writing.rows.push(writing.next);
   }
 
   /** @type {(side: number, writing: Writing, begin: number) => void} */
@@ -124,7 +124,7 @@ export class Writer {
   }
 
   /**
-   * The largest difference of a logit between what came from the cache and one pass over the whole, with positions as
+   * The largest difference in bits between what came from the cache and one pass over the whole, with positions as
    * they should be where the cache counts wrongly.
    * @type {(side: number, writing: Writing, begin: number, settings: Settings, broken: number) => Promise<void>}
    */
@@ -136,7 +136,7 @@ export class Writer {
     const count = Math.min(rows.length, all - begin);
     if (count < 1) return write(places[side].line, writing.ended);
     const reading = await library.with(model);
-    const { logits: { data, shape: [, wide] } } = await reading.read({
+    const { bits: { data, shape: [, wide] } } = await reading.read({
       model: model.name, slot: "full", fresh: true, tokens: tokens.slice(0, all), pos: Array.from({ length: all }, (_, i) => library.place(right, i)),
       head: 0, settings: library.own(model, settings),
     });
@@ -144,6 +144,6 @@ export class Writer {
     for (let n = 0; n < count; n++) for (let v = 0; v < wide; v++) far = Math.max(far, Math.abs(data[(begin + n) * wide + v] - rows[n][v]));
     const number = far < 0.001 ? far.toExponential(0).replace("e-", " · 10⁻").replace(/\d+$/, (n) => [...n].map((d) => "⁰¹²³⁴⁵⁶⁷⁸⁹"[Number(d)]).join("")) : far.toFixed(3);
     const verdict = far < 0.001 ? "The cache gives what a full pass gives" : "The cache doesn’t give what a full pass gives";
-    write(places[side].line, `${verdict}: logits differ by ${number} at most. ${writing.ended}`);
+    write(places[side].line, `${verdict}: predictions differ by ${number} bits at most. ${writing.ended}`);
   }
 }
