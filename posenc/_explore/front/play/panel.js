@@ -155,7 +155,9 @@ export class Playing {
     if (!recorded) return this.read();
     const { bytes } = this;
     this.letters = letters(bytes);
-    this.found = recorded.map((row) => ({ bits: Float32Array.from(row, (v) => v ?? NaN), next: [], weights: [], read: row.length }));
+    this.found = recorded.map((row, side) => ({
+      bits: Float32Array.from(row, (v) => v ?? NaN), next: [], weights: [], read: this.library.readable(this.model(side), NOTHING, row.length),
+    }));
     write(this.status, "Recorded when this page was built. Type, or turn something, and the models read it here.");
     this.root.classList.add("pe-live");
     this.draw();
