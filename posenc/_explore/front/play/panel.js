@@ -108,7 +108,7 @@ export class Playing {
       element("label", { class: "pe-typing", for: this.field.id }, "Your text; it doesn’t leave this page"), this.field, this.told,
       row(["text", "a", "b", "broken"]), this.expected, this.message,
       element("div", { class: "pe-strips" }, ...this.strips.map(({ host }) => host)), this.letter,
-      element("div", { class: "pe-strips" }, ...this.expectations), element("div", { class: "pe-actions" }, this.status),
+      element("div", { class: "pe-strips pe-foreseen" }, ...this.expectations), element("div", { class: "pe-actions" }, this.status),
       row(["count", ...KNOBS, "ink", "head"]), ...picture, this.stages,
       row(["temperature"]), this.writer.host, this.spoken, this.data);
     this.root.append(this.body);
