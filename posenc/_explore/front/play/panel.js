@@ -80,7 +80,7 @@ export class Playing {
     const { spec } = this;
     const title = element("div", { class: "pe-title", id: `${this.id}-title` }, spec.title);
     this.field = element("textarea", {
-      class: "pe-typed", id: `${this.id}-text`, rows: 3, spellcheck: "false", autocomplete: "off", autocapitalize: "off", oninput: () => this.typed(),
+      class: "pe-typed", id: `${this.id}-typed`, rows: 3, spellcheck: "false", autocomplete: "off", autocapitalize: "off", oninput: () => this.typed(),
     });
     this.field.value = spec.texts[0].text;
     this.told = element("p", { class: "pe-status", role: "status" });
