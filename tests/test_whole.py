@@ -241,7 +241,7 @@ def test_a_scheme_is_whole(name: str, item: str) -> None:
 @pytest.mark.parametrize("stem", chapters())
 def test_a_chapter_has_a_panel_and_exercises_of_three_kinds(stem: str) -> None:
     prose, code = chapter(stem)
-    assert re.search(r"^(explore|learn)\(", code, re.M), f"{stem} has no panel"
+    assert re.search(r"^(explore|learn|play)\(", code, re.M), f"{stem} has no panel"
     for kind in KINDS:
         assert f":class: {kind}" in prose, f"{stem} has no exercise of the kind {kind!r}"
     started = set(re.findall(r"\{exercise(?:-start)?\}[^\n]*\n:label: (\S+)", prose))

@@ -50,20 +50,31 @@ def _scripts(app: Any, page: str, template: str, context: dict[str, Any], doctre
 
 
 def _apart(data: str, folder: Path) -> str:
-    """Large graphs go into a script of their own, which a page loads when a reader comes near the panel."""
+    """Large graphs go into a script of their own, which a page loads when a reader comes near the panel.
+
+    Where a panel says so, each graph gets one, which is loaded when the reader chooses what it computes.
+    """
     if len(data) < LARGE:
         return data
     spec = json.loads(data)
-    graphs = json.dumps(spec.pop("graphs"))
-    if len(graphs) < LARGE:
+    graphs = spec.pop("graphs")
+    if spec.pop("each", False):
+        return escaped({**spec, "apart": {key: _script({key: graph}, folder) for key, graph in graphs.items()}})
+    if len(json.dumps(graphs)) < LARGE:
         return data
-    name = hashlib.sha256(graphs.encode()).hexdigest()[:16]
+    return escaped({**spec, "apart": _script(graphs, folder)})
+
+
+def _script(graphs: dict[str, str], folder: Path) -> str:
+    """Write graphs into a script, unless it is there, and return its name."""
+    text = json.dumps(graphs)
+    name = hashlib.sha256(text.encode()).hexdigest()[:16]
     folder.mkdir(parents=True, exist_ok=True)
     script = folder / f"{name}.js"
     if not script.exists():
         with atomic(script) as part:
-            part.write_text(f'(globalThis.posencGraphs??={{}})["{name}"]={graphs};', encoding="ascii")
-    return escaped({**spec, "apart": name})
+            part.write_text(f'(globalThis.posencGraphs??={{}})["{name}"]={text};', encoding="ascii")
+    return name
 
 
 def _explain(app: Any, error: Exception | None) -> None:

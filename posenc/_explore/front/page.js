@@ -6,6 +6,7 @@ import { hire } from "./hire.js";
 import { openLearning } from "./learn/page.js";
 import { Pace } from "./pace.js";
 import { Panel, variant } from "./panel.js";
+import { openPlaying } from "./play/page.js";
 import { PIN, format, fromHash } from "./scale.js";
 import { scrub } from "./scrub.js";
 
@@ -117,11 +118,15 @@ function worker({ wasm }) {
   return there;
 }
 
-/** The graphs of a panel: large ones stand in a script of their own. @param {Pick<Spec, "graphs" | "apart">} spec */
-async function graphsOf({ graphs = {}, apart }) {
-  if (!apart) return graphs;
-  if (!globalThis.posencGraphs?.[apart]) await script(`graphs/${apart}.js`);
-  return /** @type {NonNullable<typeof globalThis.posencGraphs>} */ (globalThis.posencGraphs)[apart];
+/**
+ * The graphs of a panel: large ones stand in a script of their own, or each in one.
+ * @type {(spec: { graphs?: Record<string, string>, apart?: string | Record<string, string> }, key?: string) => Promise<Record<string, string>>}
+ */
+async function graphsOf({ graphs = {}, apart }, key = "") {
+  const name = typeof apart === "object" ? apart[key] : apart;
+  if (!name) return graphs;
+  if (!globalThis.posencGraphs?.[name]) await script(`graphs/${name}.js`);
+  return /** @type {NonNullable<typeof globalThis.posencGraphs>} */ (globalThis.posencGraphs)[name];
 }
 
 /** @type {(spec: Spec, id: string) => Engine} */
@@ -261,7 +266,7 @@ function follow(link) {
 function start() {
   document.querySelectorAll("figure.pe-panel:not(.pe-learn)").forEach(open);
   const learning = /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll("figure.pe-learn"));
-  for (const root of learning) openLearning(root, { load, here: mainThread, graphsOf });
+  for (const root of learning) (root.classList.contains("pe-play") ? openPlaying : openLearning)(root, { load, here: mainThread, graphsOf });
   /** @type {NodeListOf<HTMLAnchorElement>} */ (document.querySelectorAll("a[href*='#explore-']")).forEach(follow);
 }
 

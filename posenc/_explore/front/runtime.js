@@ -3,6 +3,7 @@
 
 import * as ort from "onnxruntime-web/wasm";
 import { trainings } from "./learn/trainer.js";
+import { readings } from "./play/reader.js";
 
 /** @import { Tensor } from "./types" */
 
@@ -43,7 +44,7 @@ const inTurn = (work) => {
   return mine;
 };
 
-globalThis.posencTrainings = trainings(ort, inTurn);
+globalThis.posencDesks = { trainings: trainings(ort, inTurn), readings: readings(ort, inTurn) };
 
 globalThis.posencEngine = {
   /** The wasm module, as bytes. */

@@ -213,6 +213,12 @@ export interface Runtime {
   run(...call: Call): Promise<Found>;
 }
 
+/** Objects of panels, by the panel's id: away.js says where they live. */
+export interface Desk {
+  open(id: string, first: unknown): void;
+  call(id: string, method: string, ...given: unknown[]): Promise<unknown>;
+}
+
 export interface Found {
   tensors: Tensor[];
   milliseconds: number;
@@ -223,6 +229,7 @@ export type Call = [key: string, graph: Uint8Array, inputs: { name: string; inte
 declare global {
   var posencRuntime: (scope: typeof globalThis) => void;
   var posencEngine: Runtime;
+  var posencDesks: Record<"trainings" | "readings", Desk>;
   var posencWasm: string | undefined;
   var posencGraphs: Record<string, Record<string, string>> | undefined;
 

@@ -4,6 +4,7 @@
 import { write } from "./dom.js";
 import { renderLearning } from "./learn/kernel.js";
 import { Panel, variant } from "./panel.js";
+import { renderPlaying } from "./play/kernel.js";
 import { PIN, fromHash } from "./scale.js";
 
 /** @import { Control, Engine, Spec, Tensor, Values } from "./types" */
@@ -128,7 +129,12 @@ function follow(panel, id) {
 export default {
   /** @param {{ model: Model, el: HTMLElement }} widget */
   render({ model, el }) {
-    if (model.get("_spec").kind === "learn") return renderLearning(model, el);
+    const own = { learn: renderLearning, play: renderPlaying }[/** @type {string} */ (model.get("_spec").kind)];
+    if (own) {
+      // JupyterLab's shortcuts would take the arrow keys from whatever has the focus.
+      el.addEventListener("focusin", ({ target }) => (/** @type {HTMLElement} */ (target).dataset.lmSuppressShortcuts = "true"));
+      return own(model, el);
+    }
     /** @type {Spec & { id: string }} */
     const spec = model.get("_spec"); // shared by all views of the model: not to be changed
     const controls = /** @type {Traited[]} */ (spec.controls);

@@ -12,6 +12,7 @@ import { Probe } from "../views/probe.js";
 import { Race } from "./race.js";
 
 /** @import { Control, Made, Picture, Place, Tensor, Values } from "../types" */
+/** @import { Lines } from "../views/lines.js" */
 /** @import { View } from "../views/view.js" */
 /** @import { Exam, LearnSpec, Trainer } from "./types" */
 
@@ -372,11 +373,7 @@ export class Learning {
   /** Lines of the schemes that are trained, in their colours. @type {(view: View, tensors: Tensor[]) => void} */
   lines(view, tensors) {
     const { chosen } = this;
-    const names = chosen.map(({ title }) => title);
-    if (String(view.spec.labels) !== String(names)) {
-      Object.assign(view.spec, { labels: names, colours: chosen.map(({ colour }) => colour) });
-      Object.assign(view, { count: -1 }); // so that its lines are made anew
-    }
+    /** @type {Lines} */ (view).rename(chosen.map(({ title }) => title), chosen.map(({ colour }) => colour));
     view.update(tensors);
   }
 

@@ -3,7 +3,7 @@
 
 /** @import * as Ort from "onnxruntime-web" */
 /** @import { Tensor } from "../types" */
-/** @import { Exam, Plan, Progress, Trainer } from "./types" */
+/** @import { Exam, Plan, Progress } from "./types" */
 /** @typedef {Record<string, Ort.Tensor>} Feed */
 
 const SETTINGS = /** @type {const} */ ({ executionProviders: ["wasm"], graphOptimizationLevel: "disabled" });
@@ -111,10 +111,10 @@ export function trainings(ort, inTurn) {
   return {
     /** @type {(id: string, graphs: Record<string, Uint8Array>) => void} */
     open: (id, graphs) => void made.set(id, new Training(graphs)),
-    /** @type {(id: string, method: keyof Trainer, ...given: any[]) => Promise<any>} */
+    /** @type {(id: string, method: string, ...given: any[]) => Promise<any>} */
     call: (id, method, ...given) => /** @type {any} */ (made.get(id))[method](...given),
   };
 }
 
 /** @param {Ort.Tensor} tensor @returns {Tensor} */
-const plain = ({ dims, data }) => ({ shape: [...dims], data: data instanceof Float32Array ? /** @type {Float32Array<ArrayBuffer>} */ (data) : Float32Array.from(/** @type {BigInt64Array} */ (data), Number) });
+export const plain = ({ dims, data }) => ({ shape: [...dims], data: data instanceof Float32Array ? /** @type {Float32Array<ArrayBuffer>} */ (data) : Float32Array.from(/** @type {BigInt64Array} */ (data), Number) });

@@ -54,10 +54,3 @@ export interface LearnSpec {
   graphs?: Record<string, string>;
   apart?: string;
 }
-
-declare global {
-  var posencTrainings: {
-    open(id: string, graphs: Record<string, Uint8Array>): void;
-    call(id: string, method: keyof Trainer, ...given: unknown[]): Promise<unknown>;
-  };
-}

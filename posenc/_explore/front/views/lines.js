@@ -132,6 +132,13 @@ export class Lines extends View {
     return typeof mark === "string" ? mark : (mark[i] ?? "line");
   }
 
+  /** Other lines from now on. @type {(names: string[], colours: string[]) => void} */
+  rename(names, colours) {
+    if (String(this.spec.labels) === String(names)) return;
+    Object.assign(this.spec, { labels: names, colours });
+    this.count = -1; // so that its lines are made anew
+  }
+
   /** @param {Tensor[]} tensors */
   draw(tensors) {
     const joined = this.joined(tensors);
