@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from posenc.audit import identify
+from posenc.audit.adapters.protocol import Unfit
 from posenc.audit.identification.rotation import NAMES, WHO, FoundRotation
 from posenc.schemes.scaling import dynamic_ntk, interpolate, llama3, ntk, yarn
 from tests.test_identify import F64, POS, SCALED, WRONG, draw, freq, mirrored, mixed, turn
@@ -23,7 +24,9 @@ SAVED = pytest.importorskip("safetensors.torch")
 Arrays = dict[str, Tensor]
 
 
-def told(f: Tensor, pos: Tensor = POS, shape: tuple[int, ...] = (24, 64), said: Tensor | None = None, **how: Any) -> Arrays:
+def told(
+    f: Tensor, pos: Tensor = POS, shape: tuple[int, ...] = (24, 64), said: Tensor | None = None, **how: Any
+) -> Arrays:
     x = draw(*shape)
     return {"before": x, "after": turn(x, pos, f, **how), "positions": pos if said is None else said}
 
@@ -235,7 +238,7 @@ def test_a_page_says_what_identify_says(asked: tuple[Path, dict[str, Any]], name
 def test_a_page_refuses_what_identify_refuses_in_the_same_words(asked: tuple[Path, dict[str, Any]], name: str) -> None:
     folder, answers = asked
     path = file_of(folder, f"wrong {name}")
-    with pytest.raises(ValueError) as refused:
+    with pytest.raises(Unfit) as refused:
         identify(path)
     assert answers[path.name]["error"] == str(refused.value)
     assert answers[path.name]["kind"] == "Unfit"

@@ -2,6 +2,7 @@
 // The panel in a notebook: the kernel computes, and each control is a trait.
 
 import { write } from "./dom.js";
+import { renderDumps } from "./dump/kernel.js";
 import { renderLearning } from "./learn/kernel.js";
 import { Panel, variant } from "./panel.js";
 import { PIN, fromHash } from "./scale.js";
@@ -129,6 +130,7 @@ export default {
   /** @param {{ model: Model, el: HTMLElement }} widget */
   render({ model, el }) {
     if (model.get("_spec").kind === "learn") return renderLearning(model, el);
+    if (model.get("_spec").kind === "dump") return renderDumps(model, el);
     /** @type {Spec & { id: string }} */
     const spec = model.get("_spec"); // shared by all views of the model: not to be changed
     const controls = /** @type {Traited[]} */ (spec.controls);

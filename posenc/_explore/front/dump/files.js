@@ -64,7 +64,10 @@ async function npz(name, bytes) {
     for (let e = at + 46 + named, stop = e + extra; e + 4 <= stop; e += 4 + view.getUint16(e + 2, true)) {
       if (view.getUint16(e, true) !== 1) continue; // zip64's sizes, each present where its field is full
       let v = e + 4;
-      const wide = () => Number(view.getBigUint64((v += 8) - 8, true));
+      const wide = () => {
+        v += 8;
+        return Number(view.getBigUint64(v - 8, true));
+      };
       if (size === 0xffffffff) size = wide();
       if (packed === 0xffffffff) packed = wide();
       if (place === 0xffffffff) place = wide();

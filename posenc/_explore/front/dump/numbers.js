@@ -57,14 +57,28 @@ export function median(values) {
   return sorted[(sorted.length - 1) >> 1];
 }
 
-/** @type {(values: ArrayLike<number>) => number} */
-export const sum = (values) => Array.prototype.reduce.call(values, (a, b) => a + b, 0);
+/** @param {ArrayLike<number>} values */
+export function sum(values) {
+  let total = 0;
+  for (let i = 0; i < values.length; i++) total += values[i];
+  return total;
+}
 /** @type {(values: ArrayLike<number>) => number} */
 export const mean = (values) => sum(values) / values.length;
-/** @type {(values: ArrayLike<number>) => number} */
-export const largest = (values) => Array.prototype.reduce.call(values, (a, b) => (b > a ? b : a), -Infinity);
-/** @type {(values: ArrayLike<number>) => number} */
-export const least = (values) => Array.prototype.reduce.call(values, (a, b) => (b < a ? b : a), Infinity);
+
+/** @param {ArrayLike<number>} values */
+export function largest(values) {
+  let found = -Infinity;
+  for (let i = 0; i < values.length; i++) if (values[i] > found) found = values[i];
+  return found;
+}
+
+/** @param {ArrayLike<number>} values */
+export function least(values) {
+  let found = Infinity;
+  for (let i = 0; i < values.length; i++) if (values[i] < found) found = values[i];
+  return found;
+}
 
 /** The first of those for which `measure` is least. @type {<T>(all: T[], measure: (one: T) => number) => T} */
 export function best(all, measure) {

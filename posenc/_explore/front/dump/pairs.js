@@ -109,7 +109,9 @@ export function pairsOf(dump) {
     return i === j || !moved[i] || !moved[j] ? Infinity : cost;
   });
   const floor = FLOOR[grain] ?? 1e-14;
+  /** @type {number[]} */
   const partner = [];
+  /** @type {boolean[]} */
   const sure = [];
   for (let i = 0; i < d; i++) {
     const row = e.subarray(i * d, i * d + d);
