@@ -192,9 +192,9 @@ def _still(found: Mapping[str, Any]) -> str:
     lines = [freq]
     if found["base"]:
         lines.append(torch.exp(-2 * t / found["rotary_dim"] * math.log(found["base"])))
-    view = Lines(x="plane", y="radians per position", labels=["as dumped", "by the base, without scaling"][: len(lines)],
-                 mark=["dot", "line"][: len(lines)], colours=["key", "nope"][: len(lines)], log_y=True, title="Frequencies",
-                 )  # fmt: skip
+    labels = ["as dumped", "by the base, without scaling"][: len(lines)]
+    view = Lines(x="plane", y="radians per position", labels=labels, mark=["dot", "line"][: len(lines)],
+                 colours=["key", "nope"][: len(lines)], log_y=True, title="Frequencies")  # fmt: skip
     data = [t.numpy(), torch.stack(lines).numpy()]
     return plot.draw(view, data, alt=summary(view, data)).svg()
 

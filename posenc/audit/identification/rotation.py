@@ -198,4 +198,4 @@ def _paragraphs(parts: Iterable[str], width: int = 88) -> str:
 
 
 def _sentence(part: str) -> str:
-    return part[:1].upper() + part[1:] + ("" if part.endswith(".") else ".")
+    return part[:1].upper() + part[1:] + ("" if part.endswith((".", "?")) else ".")

@@ -168,7 +168,7 @@ export class Dumps {
     this.found.replaceChildren(
       element("div", { class: "pe-drawn" },
         element("div", {}, element("p", { class: "pe-view-title" }, "which channels turn together"), channels(found)),
-        element("div", {}, element("p", { class: "pe-view-title" }, "frequencies; the dashed line: base without scaling"), frequencies(found))),
+        element("div", {}, element("p", { class: "pe-view-title" }, "frequency of each plane; dashed: the base alone"), frequencies(found))),
       element("dl", { class: "pe-fields" }, ...fields(found).map(([name, value]) => element("div", {}, element("dt", {}, name), element("dd", {}, value)))),
       ...said.map((sentence) => element("p", { class: "pe-said" }, sentence)));
   }
@@ -195,8 +195,8 @@ function fields(found) {
     ["rotary_dim", `${dims}${interval(found, "rotary_dim")}`],
     ["base", base === null ? unknown : number(base) + interval(found, "base")],
     ["scaling", scaling],
-    ["factor", factor === null ? unknown : number(factor) + interval(found, "factor")],
-    ["length in training", trained ? number(trained) + interval(found, "trained") : "not told"],
+    ["factor", factor === null ? unknown : scaling === "none" ? `1${interval(found, "factor") && " in the planes seen"}` : number(factor) + interval(found, "factor")],
+    ["length in training", trained ? number(trained) + interval(found, "trained") : scaling === "none" ? "–" : unknown],
     ["offset", number(round(offset))],
     ["direction", ["−1, the other way", "differs by plane", "1, the usual"][direction + 1]],
     ["amplitude", number(round(amplitude))],

@@ -10,7 +10,7 @@ import { counted, general } from "./numbers.js";
 /** @type {(found: Rotation, words: Words) => string[]} */
 export function said(found, words) {
   const parts = [channels(found, words), rates(found, words), rest(found), ...found.notes];
-  return parts.filter(Boolean).map((part) => part[0].toUpperCase() + part.slice(1) + (part.endsWith(".") ? "" : "."));
+  return parts.filter(Boolean).map((part) => part[0].toUpperCase() + part.slice(1) + (/[.?]$/.test(part) ? "" : "."));
 }
 
 /** @type {(found: Rotation, words: Words) => string} */
