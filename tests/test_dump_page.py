@@ -1,4 +1,4 @@
-"""The panel of a dump, in a real browser: samples, files, what it asks and what it refuses, by mouse and by keyboard."""
+"""The panel of a dump in a real browser: samples, files, what it asks and what it refuses, by mouse and by keyboard."""
 
 from __future__ import annotations
 

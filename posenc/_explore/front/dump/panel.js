@@ -168,7 +168,7 @@ export class Dumps {
     this.found.replaceChildren(
       element("div", { class: "pe-drawn" },
         element("div", {}, element("p", { class: "pe-view-title" }, "which channels turn together"), channels(found)),
-        element("div", {}, element("p", { class: "pe-view-title" }, "frequency of each plane; dashed: the base alone"), frequencies(found))),
+        element("div", {}, element("p", { class: "pe-view-title" }, "frequencies (dashed: the base alone)"), frequencies(found))),
       element("dl", { class: "pe-fields" }, ...fields(found).map(([name, value]) => element("div", {}, element("dt", {}, name), element("dd", {}, value)))),
       ...said.map((sentence) => element("p", { class: "pe-said" }, sentence)));
   }
