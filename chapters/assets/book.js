@@ -57,11 +57,11 @@ if (settings) {
 addEventListener("beforeprint", () => {
   root.dataset.screen = root.dataset.theme;
   root.dataset.theme = "light";
-  all("details.sd-dropdown:not([open])", answer => { answer.open = true; answer.dataset.shut = ""; });
+  document.querySelectorAll("details.sd-dropdown:not([open])").forEach(answer => { answer.open = true; answer.dataset.shut = ""; });
 });
 addEventListener("afterprint", () => {
   root.dataset.theme = root.dataset.screen;
-  all("details[data-shut]", answer => { answer.open = false; delete answer.dataset.shut; });
+  document.querySelectorAll("details[data-shut]").forEach(answer => { answer.open = false; delete answer.dataset.shut; });
 });
 
 /* What is wider than its column scrolls; only then it is a stop for the Tab key. */
