@@ -306,7 +306,7 @@ def moves(page: Page, identity: str, explorer: Explorer) -> Iterator[tuple[str, 
 def differences(page: Page, shown: dict[str, Explorer]) -> float:
     """Move everything in the panels of a page. Returns the largest difference from torch; 0.001 is too much."""
     largest = 0.0
-    assert sorted(page.eval_on_selector_all("figure.pe-panel:not(.pe-learn)", "all => all.map(e => e.id)")) == sorted(
+    assert sorted(page.eval_on_selector_all("figure.pe-panel:not(.pe-learn, .pe-dump)", "all => all.map(e => e.id)")) == sorted(
         shown
     )
     for identity, explorer in shown.items():
