@@ -4,8 +4,9 @@
     @fontsource-variable/source-sans-3@5.3.0
     @fontsource-variable/source-code-pro@5.3.0
 
-Of Adobe's Source family a page needs Latin letters, Greek ones where there are any, and weights from 400 to 700. Their licence reserves the name "Source" for the whole fonts, so these have names of their own.
-It takes fonttools and brotli, which the book does without: what is made here stands in chapters/assets/fonts.
+Of Adobe's Source family a page needs Latin letters, Greek ones where there are any, and weights from 400 to 700. Their
+licence reserves the name "Source" for the whole fonts, so these have names of their own. It takes fonttools and brotli,
+which the book does without: what is made here stands in chapters/assets/fonts.
 """
 
 from __future__ import annotations
