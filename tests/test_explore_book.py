@@ -479,8 +479,8 @@ def test_print_keeps_the_pictures(opened):
     assert len(page.pdf()) > 20_000
 
 
-def test_a_panel_that_nobody_came_near_prints_as_its_picture_below_its_title(place, open_page):
-    page = open_page(place).page
+def test_a_panel_that_nobody_came_near_prints_as_its_picture_below_its_title(opened):
+    page = opened.page
     page.wait_for_selector("#explore-encoding.pe-open", state="attached")
     assert not page.locator("#explore-encoding.pe-live").count()
     page.emulate_media(media="print")
