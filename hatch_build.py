@@ -83,6 +83,15 @@ def bundle(development: bool) -> None:
         "--footer:js=};",
         "--outfile=posenc/_explore/static/runtime.js",
     )
+    # The reader of dumps, likewise a function of its global object, which a page loads at the first file.
+    esbuild(
+        entry + "dump/serve.js",
+        "--format=iife",
+        *build,
+        "--banner:js=globalThis.posencIdentify=function(globalThis){",
+        "--footer:js=};",
+        "--outfile=posenc/_explore/static/identify.js",
+    )
     (STATIC / "licences.txt").write_text(licences("widget", "page", "runtime"), encoding="utf-8")
     shutil.copyfile(FRONT / "style.css", STATIC / "style.css")
     packed = gzip.compress((ROOT / WASM).read_bytes(), 9, mtime=0)

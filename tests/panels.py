@@ -306,9 +306,8 @@ def moves(page: Page, identity: str, explorer: Explorer) -> Iterator[tuple[str, 
 def differences(page: Page, shown: dict[str, Explorer]) -> float:
     """Move everything in the panels of a page. Returns the largest difference from torch; 0.001 is too much."""
     largest = 0.0
-    assert sorted(page.eval_on_selector_all("figure.pe-panel:not(.pe-learn)", "all => all.map(e => e.id)")) == sorted(
-        shown
-    )
+    computing = "figure.pe-panel:not(.pe-learn, .pe-dump)"
+    assert sorted(page.eval_on_selector_all(computing, "all => all.map(e => e.id)")) == sorted(shown)
     for identity, explorer in shown.items():
         live(page, identity)
         largest = max(largest, compare(read(page, identity, True), explorer))

@@ -563,7 +563,8 @@ def test_the_bundles_say_whose_work_they_contain():
 
 def test_no_scheme_is_computed_in_javascript():
     plain = {"floor", "round", "ceil", "min", "max", "abs", "log", "log10", "random", "PI", "hypot"}
-    files = [file for file in (ROOT / "posenc/_explore/front").rglob("*.js") if not file.name.endswith(".test.js")]
+    front = ROOT / "posenc/_explore/front"  # what reads dumps knows no scheme's name beforehand: test_dump.py holds it
+    files = [file for file in front.rglob("*.js") if not file.name.endswith(".test.js") and file.parent.name != "dump"]
     assert {file.name for file in files} >= {"panel.js", "lines.js"}
     for file in files:
         assert set(re.findall(r"Math\.(\w+)", file.read_text(encoding="utf-8"))) <= plain, file

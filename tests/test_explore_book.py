@@ -477,3 +477,14 @@ def test_print_keeps_the_pictures(opened):
     assert root.locator(".pe-actions").is_hidden()
     assert page.locator("#explore-still").locator("svg, dl").first.is_visible()
     assert len(page.pdf()) > 20_000
+
+
+def test_a_panel_that_nobody_came_near_prints_as_its_picture_below_its_title(opened):
+    page = opened.page
+    page.wait_for_selector("#explore-encoding.pe-open", state="attached")
+    assert not page.locator("#explore-encoding.pe-live").count()
+    page.emulate_media(media="print")
+    root = page.locator("#explore-encoding")
+    shown = [root.locator(f"> {part}").first.bounding_box()["y"] for part in (".pe-title", ".pe-state", ".pe-stills")]
+    assert shown == sorted(shown)
+    assert not any(each.is_visible() for each in root.locator("input, select, button").all())

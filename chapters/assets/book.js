@@ -54,8 +54,15 @@ if (settings) {
 }
 
 /* Paper is light. */
-addEventListener("beforeprint", () => { root.dataset.screen = root.dataset.theme; root.dataset.theme = "light"; });
-addEventListener("afterprint", () => { root.dataset.theme = root.dataset.screen; });
+addEventListener("beforeprint", () => {
+  root.dataset.screen = root.dataset.theme;
+  root.dataset.theme = "light";
+  document.querySelectorAll("details.sd-dropdown:not([open])").forEach(answer => { answer.open = true; answer.dataset.shut = ""; });
+});
+addEventListener("afterprint", () => {
+  root.dataset.theme = root.dataset.screen;
+  document.querySelectorAll("details[data-shut]").forEach(answer => { answer.open = false; delete answer.dataset.shut; });
+});
 
 /* What is wider than its column scrolls; only then it is a stop for the Tab key. */
 const scrollers = "div.highlight pre, div.cell_output pre, div.pst-scrollable-table-container, div.math, mjx-container[display]";

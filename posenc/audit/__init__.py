@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from posenc.audit.comparison.result import Comparison, Difference
     from posenc.audit.identification.asked import identify
     from posenc.audit.identification.biases import FoundBias
+    from posenc.audit.identification.panel import identifier
     from posenc.audit.identification.rotation import FoundRotation
     from posenc.audit.report import Report
     from posenc.audit.run import audit
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Adapter", "Changes", "Comparison", "Difference", "Finding", "FoundBias", "FoundRotation", "Reading", "Refused",
-    "Report", "Verdict", "adapt", "audit", "compare", "identify", "read_config",
+    "Report", "Verdict", "adapt", "audit", "compare", "identifier", "identify", "read_config",
 ]  # fmt: skip
 
 _get, _ = lazy(__name__, {
@@ -36,6 +37,7 @@ _get, _ = lazy(__name__, {
     "posenc.audit.baseline": "Changes",
     "posenc.audit.comparison.asked": "compare", "posenc.audit.comparison.result": "Comparison Difference",
     "posenc.audit.identification.asked": "identify", "posenc.audit.identification.biases": "FoundBias",
+    "posenc.audit.identification.panel": "identifier",
     "posenc.audit.identification.rotation": "FoundRotation",
     "posenc.audit.report": "Report", "posenc.audit.run": "audit", "posenc.audit.verdict": "Finding Verdict",
     "posenc.configs": "Reading read_config",

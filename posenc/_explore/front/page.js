@@ -2,6 +2,7 @@
 // The panel in a built page: the graph exported from the torch function computes, with no kernel and no network.
 
 import { decode, write } from "./dom.js";
+import { openDumps } from "./dump/page.js";
 import { hire } from "./hire.js";
 import { openLearning } from "./learn/page.js";
 import { Pace } from "./pace.js";
@@ -264,9 +265,10 @@ function follow(link) {
 }
 
 function start() {
-  document.querySelectorAll("figure.pe-panel:not(.pe-learn)").forEach(open);
+  document.querySelectorAll("figure.pe-panel:not(.pe-learn, .pe-dump)").forEach(open);
   const learning = /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll("figure.pe-learn"));
   for (const root of learning) (root.classList.contains("pe-play") ? openPlaying : openLearning)(root, { load, here: mainThread, graphsOf });
+  for (const root of /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll("figure.pe-dump"))) openDumps(root, script);
   /** @type {NodeListOf<HTMLAnchorElement>} */ (document.querySelectorAll("a[href*='#explore-']")).forEach(follow);
 }
 

@@ -1,5 +1,6 @@
 // The types that the front end's files share. They are for the checker alone: no bundle has any of this.
 
+import type { Dumps } from "./dump/panel.js";
 import type { Panel } from "./panel.js";
 import type { Frame } from "./views/axes.js";
 import type { View } from "./views/view.js";
@@ -232,9 +233,12 @@ declare global {
   var posencDesks: Record<"trainings" | "readings", Desk>;
   var posencWasm: string | undefined;
   var posencGraphs: Record<string, Record<string, string>> | undefined;
+  var posencIdentify: (scope: typeof globalThis) => void;
+  var posencDumps: typeof import("./dump/work.js") | undefined;
 
   interface Element {
     panel?: Panel;
+    dumps?: Dumps;
   }
 
   interface ElementEventMap {

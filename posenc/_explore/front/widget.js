@@ -2,6 +2,7 @@
 // The panel in a notebook: the kernel computes, and each control is a trait.
 
 import { write } from "./dom.js";
+import { renderDumps } from "./dump/kernel.js";
 import { renderLearning } from "./learn/kernel.js";
 import { Panel, variant } from "./panel.js";
 import { renderPlaying } from "./play/kernel.js";
@@ -129,7 +130,7 @@ function follow(panel, id) {
 export default {
   /** @param {{ model: Model, el: HTMLElement }} widget */
   render({ model, el }) {
-    const own = { learn: renderLearning, play: renderPlaying }[/** @type {string} */ (model.get("_spec").kind)];
+    const own = { learn: renderLearning, play: renderPlaying, dump: renderDumps }[/** @type {string} */ (model.get("_spec").kind)];
     if (own) {
       // JupyterLab's shortcuts would take the arrow keys from whatever has the focus.
       el.addEventListener("focusin", ({ target }) => (/** @type {HTMLElement} */ (target).dataset.lmSuppressShortcuts = "true"));

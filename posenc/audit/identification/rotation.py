@@ -109,7 +109,12 @@ class FoundRotation:
         return {"scheme": "rotation", **out, "aliases": self.aliases}
 
     def __str__(self) -> str:
-        return _paragraphs([self._channels(), self._rates(), self._rest(), *self.notes])
+        return _paragraphs(self.sentences)
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """What is printed, before it is broken into lines."""
+        return tuple(_sentence(p) for p in (self._channels(), self._rates(), self._rest(), *self.notes) if p)
 
     def _channels(self) -> str:
         some = [f"({i}, {j})" for i, j in self.pairs[:3]]
@@ -189,5 +194,8 @@ def _between(value: float, interval: tuple[float, float] | None) -> str:
 
 
 def _paragraphs(parts: Iterable[str], width: int = 88) -> str:
-    sentences = (p[:1].upper() + p[1:] + ("" if p.endswith(".") else ".") for p in parts if p)
-    return "\n".join(textwrap.fill(each, width, subsequent_indent="  ") for each in sentences)
+    return "\n".join(textwrap.fill(_sentence(p), width, subsequent_indent="  ") for p in parts if p)
+
+
+def _sentence(part: str) -> str:
+    return part[:1].upper() + part[1:] + ("" if part.endswith((".", "?")) else ".")
