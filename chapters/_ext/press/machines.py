@@ -20,6 +20,11 @@ HERE = Path(__file__).parent
 SKILL = "SKILL.md"
 CLAIMS = "chapters/claims"
 LONGEST = 240  # characters of a line that says what a page is about
+HOW = (
+    "Pages are Markdown with formulas in TeX. Panels are told in words at their default settings, and a number with "
+    "evidence has its exact value and interval in a footnote. Code is Python and needs the package `posenc`. Each page "
+    "is also there as HTML, with panels that compute: the address ends in .html."
+)
 DATA = {
     "claims.json": "Statements about positional encodings, each with its source, verdict, effect, interval and rule.",
     "findings.json": "Positional bugs in published libraries: the cause, where it is, and code that shows it again.",
@@ -38,10 +43,7 @@ def index(title: str, pages: Iterable[Page], said: dict[str, str], base: str = "
         said: What each page is about, by its name.
         base: The address of the site, with a slash at its end. Default: links are relative.
     """
-    lines = [f"# {title}", "", f"> {said[HOME]}", "",
-             "Pages are Markdown with formulas in TeX. Panels are told in words at their default settings, and a number "
-             "with evidence has its exact value and interval in a footnote. Code is Python and needs the package `posenc`. "
-             "Each page is also there as HTML, with panels that compute: the address ends in .html.", ""]  # fmt: skip
+    lines = [f"# {title}", "", f"> {said[HOME]}", "", HOW, ""]
     lines += [f"Start with [the first page]({base}{HOME}.md).", ""]
     part = None
     for page in pages:

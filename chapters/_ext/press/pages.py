@@ -64,19 +64,47 @@ def book(out: Path) -> list[Page]:
     return found
 
 
-def article(page: str, *, pictures: bool = False) -> Tag:
-    """The article of a page, without scripts, links to its own headings, and what only a pointer can use.
+def article(page: str) -> Tag:
+    """The article of a page for reading as text: no scripts, drawings as the words that describe them, code in one colour.
 
     Args:
         page: The HTML of a whole page, or of its article.
-        pictures: Keep drawings, and the colours of code. Otherwise a drawing is an `img` with the drawing's words.
-            Default: False.
     """
+    body = PICTURE.sub(lambda found: f'<img alt="{(LABEL.search(found[1]) or ("", ""))[1]}">', _body(page))
+    return _cleaned(LISTING.sub(lambda found: found[1] + re.sub(r"<[^>]+>", "", found[2]) + found[3], body))
+
+
+def drawn(page: str) -> tuple[Tag, list[str]]:
+    """The article of a page for reading on paper: drawings are apart, each where it was an empty `pe-drawing`.
+
+    Args:
+        page: The HTML of a whole page, or of its article.
+
+    Returns:
+        The article, and the drawings in their order.
+    """
+    drawings: list[str] = []
+
+    def apart(found: re.Match[str]) -> str:
+        drawings.append(found[0])
+        return "<pe-drawing></pe-drawing>"
+
+    return _cleaned(PICTURE.sub(apart, _body(page))), drawings
+
+
+def whole(tree: Tag, drawings: list[str]) -> str:
+    """The HTML of an article, with its drawings."""
+    parts = str(tree).split("<pe-drawing></pe-drawing>")
+    ordered = iter([*drawings, ""])
+    return "".join(part + next(ordered) for part in parts)
+
+
+def _body(page: str) -> str:
     begin, end = page.find("<article"), page.rfind("</article>")
-    body = SCRIPT.sub("", page[begin:end] if begin >= 0 else page)
-    if not pictures:
-        body = PICTURE.sub(lambda found: f'<img alt="{(LABEL.search(found[1]) or ("", ""))[1]}">', body)
-        body = LISTING.sub(lambda found: found[1] + re.sub(r"<[^>]+>", "", found[2]) + found[3], body)
+    return SCRIPT.sub("", page[begin:end] if begin >= 0 else page)
+
+
+def _cleaned(body: str) -> Tag:
     tree = soup(body)
     for element in tree.select("a.headerlink, a:has(> .viewcode-link), .sd-summary-state-marker, .toctree-wrapper"):
         element.decompose()
