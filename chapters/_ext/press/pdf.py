@@ -13,7 +13,7 @@ import re
 import shutil
 import sys
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,6 +36,9 @@ SET = (
 )
 FOOT = 34.0  # points from the lower edge
 MARGINS = 70.9  # points: 25 mm, as in paper.css
+
+
+Address = Callable[[Link], str]
 
 
 class CannotPrint(Exception):
@@ -239,7 +242,9 @@ def _destination(writer: PdfWriter, page: int, top: float) -> Any:
     return ArrayObject([reference, NameObject("/XYZ"), FloatObject(0), FloatObject(top), NullObject()])
 
 
-def _outline(writer: PdfWriter, begins: int, prints: list[Printed], sections: dict[str, list[tuple[int, str, str]]]) -> None:
+def _outline(
+    writer: PdfWriter, begins: int, prints: list[Printed], sections: dict[str, list[tuple[int, str, str]]]
+) -> None:
     from pypdf.generic import Fit
 
     part, above = "", None
@@ -351,7 +356,9 @@ def _shift(holder: Any, name: str, by: int) -> None:
 # ---- the whole -------------------------------------------------------------------------------------------------------
 
 
-def make(out: Path, pages: list[Page], sheets: list[Sheet], target: Path, *, title: str, author: str, about: str) -> None:
+def make(
+    out: Path, pages: list[Page], sheets: list[Sheet], target: Path, work: Path, *, title: str, author: str, about: str
+) -> None:
     """Print, join and write the book.
 
     Args:
@@ -359,6 +366,7 @@ def make(out: Path, pages: list[Page], sheets: list[Sheet], target: Path, *, tit
         pages: In the order of the book.
         sheets: One for each page.
         target: The file to write.
+        work: A folder for what is printed.
         title: Of the book.
         author: Of the book.
         about: What the title page says below, as HTML.
@@ -370,7 +378,6 @@ def make(out: Path, pages: list[Page], sheets: list[Sheet], target: Path, *, tit
         from pypdf import PdfReader
     except ImportError as error:
         raise CannotPrint("pypdf is missing: pip install 'posenc[paper]'") from error
-    work = target.parent / "sheets"
     work.mkdir(parents=True, exist_ok=True)
     wanted: dict[str, set[str]] = defaultdict(set)
     sections = {made.name: headings(made.body) for made in sheets}
@@ -391,5 +398,3 @@ def make(out: Path, pages: list[Page], sheets: list[Sheet], target: Path, *, tit
     print_all([front])
     writer = join(PdfReader(front.with_suffix(".pdf")), prints, sections, title, author)
     writer.write(target)
-
-
