@@ -1,4 +1,4 @@
-"""The book as EPUB 3: a page of XHTML for each page of the book, formulas as MathML, notes that open where they are read.
+"""The book as EPUB 3: XHTML for each page of the book, formulas as MathML, notes that open where they are read.
 
 MathJax itself, which node runs, turns the TeX into MathML, so a formula is what the site shows.
 """
@@ -169,8 +169,9 @@ def package(pages: list[Page], title: str, author: str, identity: str, bodies: d
 
 
 CONTAINER = (
-    '<?xml version="1.0" encoding="utf-8"?>\n<container version="1.0" xmlns="urn:oasis:names:tc:opendocument:xmlns:container">'
-    '<rootfiles><rootfile full-path="book/package.opf" media-type="application/oebps-package+xml"/></rootfiles></container>\n'
+    '<?xml version="1.0" encoding="utf-8"?>\n'
+    '<container version="1.0" xmlns="urn:oasis:names:tc:opendocument:xmlns:container"><rootfiles>'
+    '<rootfile full-path="book/package.opf" media-type="application/oebps-package+xml"/></rootfiles></container>\n'
 )
 
 
@@ -218,7 +219,7 @@ def make(
 
 
 def faults(files: dict[str, str]) -> Iterator[str]:
-    """What is wrong in the files of a book: no XML, ids that are there twice, links to nowhere, files that are not listed."""
+    """What is wrong in the files of a book: no XML, ids that are there twice, links to nowhere, files not listed."""
     anchors: dict[str, set[str]] = {}
     links: list[tuple[str, str]] = []
     for path, text in files.items():

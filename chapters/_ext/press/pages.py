@@ -65,7 +65,7 @@ def book(out: Path) -> list[Page]:
 
 
 def article(page: str) -> Tag:
-    """The article of a page for reading as text: no scripts, drawings as the words that describe them, code in one colour.
+    """The article of a page for reading as text: no scripts, drawings as words, code in one colour.
 
     Args:
         page: The HTML of a whole page, or of its article.
@@ -75,7 +75,7 @@ def article(page: str) -> Tag:
 
 
 def drawn(page: str) -> tuple[Tag, list[str]]:
-    """The article of a page for reading on paper: drawings are apart, each where it was an empty `pe-drawing`.
+    """The article of a page for reading on paper: drawings are apart, each where it was a `pe-drawing` with its number.
 
     Args:
         page: The HTML of a whole page, or of its article.
@@ -87,16 +87,14 @@ def drawn(page: str) -> tuple[Tag, list[str]]:
 
     def apart(found: re.Match[str]) -> str:
         drawings.append(found[0])
-        return "<pe-drawing></pe-drawing>"
+        return f'<pe-drawing n="{len(drawings) - 1}"></pe-drawing>'
 
     return _cleaned(PICTURE.sub(apart, _body(page))), drawings
 
 
 def whole(tree: Tag, drawings: list[str]) -> str:
     """The HTML of an article, with its drawings."""
-    parts = str(tree).split("<pe-drawing></pe-drawing>")
-    ordered = iter([*drawings, ""])
-    return "".join(part + next(ordered) for part in parts)
+    return re.sub(r'<pe-drawing n="(\d+)"></pe-drawing>', lambda found: drawings[int(found[1])], str(tree))
 
 
 def _body(page: str) -> str:

@@ -1,7 +1,7 @@
 """The book as one PDF: Chromium prints each page, and the prints are joined, with links, bookmarks and page numbers.
 
-Chromium writes a destination for each place that a link of the same page leads to. So a sheet links to all places that any
-sheet leads to, and links between sheets, which have an address that nobody has, become links inside the joined book.
+Chromium writes a destination for each place that a link of the same page leads to. So a sheet links to all places that
+any sheet leads to, and links between sheets, which have an address that nobody has, become links inside the book.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ def sheet_html(made: Sheet, targets: Iterable[str], out: Path, title: str) -> st
                 "options": {"enableMenu": False, "processHtmlClass": "math", "ignoreHtmlClass": ".*"}}  # fmt: skip
     static = (out / "_static").resolve().as_uri()
     return (
-        f'<!doctype html><html lang="en" data-theme="light"><head><meta charset="utf-8"><title>{html.escape(title)}</title>'
-        f'<link rel="stylesheet" href="{static}/pygments.css">'
+        '<!doctype html><html lang="en" data-theme="light"><head><meta charset="utf-8">'
+        f'<title>{html.escape(title)}</title><link rel="stylesheet" href="{static}/pygments.css">'
         f'<link rel="stylesheet" href="{(HERE / "paper.css").resolve().as_uri()}">'
         f"<script>window.MathJax = {json.dumps(settings)};</script>"
         f'<script src="{static}/mathjax/tex-chtml.js"></script></head>'

@@ -37,8 +37,8 @@ class Sheet:
 
 
 def sheet(
-    name: str, page: str, known: set[str], *, address: Callable[[Link], str], live: str = "", notes: str = "", solved: bool = True,
-) -> Sheet:  # fmt: skip
+    name: str, page: str, known: set[str], *, address: Callable[[Link], str], live: str = "", notes: str = ""
+) -> Sheet:
     """A built page, set for reading without scripts.
 
     Args:
@@ -48,11 +48,10 @@ def sheet(
         address: What the address of a place in the book is, in the form that is made.
         live: The address of the book on the web, with a slash at its end. Default: it is not known.
         notes: Attributes of a note, as EPUB wants them. Default: none.
-        solved: Keep the solutions of exercises. Default: True.
     """
     tree, drawings = drawn(page)
     made = Setter(name, tree, known, address, live, notes)
-    made.set(solved)
+    made.set()
     body = whole(tree, drawings)
     return Sheet(name, body, {str(each["id"]) for each in tree.find_all(id=True)}, made.links)
 
@@ -66,10 +65,7 @@ class Setter:
         self.name, self.tree, self.known, self.address, self.live, self.notes = name, tree, known, address, live, notes
         self.links: set[Link] = set()
 
-    def set(self, solved: bool) -> None:
-        if not solved:
-            for solution in self.tree.select("div.solution"):
-                solution.decompose()
+    def set(self) -> None:
         self.code()
         self.folds()
         self.panels()
@@ -123,7 +119,8 @@ class Setter:
             kind = ' epub:type="noteref" role="doc-noteref"' if self.notes else ""
             mark = self.new(f'<sup class="pe-mark"><a id="ref-{number}" href="#note-{number}"{kind}>{number}</a></sup>')
             note = self.new(
-                f'<aside class="pe-note" id="note-{number}"{self.notes}><p><a href="#ref-{number}">{number}</a> </p></aside>'
+                f'<aside class="pe-note" id="note-{number}"{self.notes}>'
+                f'<p><a href="#ref-{number}">{number}</a> </p></aside>'
             )
             line = note.find("p")
             assert isinstance(line, Tag)
