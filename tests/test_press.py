@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 import re
+import zipfile
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests import browser
+from tests.browser import extension
 
-browser.extension("stamp")  # which puts chapters/_ext where modules are found
-from press import claims, machines, markdown, pages  # noqa: E402
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+extension("stamp")  # which puts chapters/_ext where modules are found
+from press import claims, epub, exercises, machines, markdown, pages, pdf, sheets  # noqa: E402
 
 COMMANDS = {
     "q": [r"\class{tex-query}{#1}", 1],
@@ -166,6 +170,110 @@ def test_findings_and_census_are_written(tmp_path: Path) -> None:
     assert found["libraries"] and all(row["code"] and row["cause"] for row in found["libraries"])
     assert {row["name"] for row in found["transformers"]["findings"]} >= {"dbrx_base"}
     assert json.loads((tmp_path / "census.json").read_text(encoding="utf-8"))["questions"]
+
+
+# ---- for paper and e-readers -----------------------------------------------------------------------------------------
+
+FIRST = """<article><section id="one"><h1>1. One</h1><p>It costs <span class="pe-evidence"><button><span>a fifth</span>
+</button><sup>1</sup><span class="pe-proof">0.21 (0.18 to 0.24).</span></span>, see <a href="b.html#there">two</a> and
+<a href="c.html">none</a>.</p><details class="sd-dropdown"><summary><span>Why</span>
+<span class="sd-summary-state-marker"><svg><path d="chevron"/></svg></span></summary><p>Because.</p></details><div class="cell"><div class="cell_output">
+<figure class="pe-panel" id="explore-a"><figcaption class="pe-title">P</figcaption><div class="pe-stills">
+<svg viewBox="0 0 9 9"><path d="panel"/></svg></div></figure></div><details class="hide above-input">
+<summary>code</summary><div class="cell_input"><pre>a = 1
+b = 2</pre></div></details></div><aside class="pe-notes">notes</aside></section></article>"""
+SECOND = """<article><section id="two"><h1>2. Two</h1><section id="there"><h2>There</h2><p>Let
+<span class="math">\\(\\q{x} &lt; 1\\)</span> &amp; <img src="data:," alt="a"> <br> be; <a href="a.html">back</a>.</p>
+<div class="exercise admonition" id="ex"><p class="admonition-title">Exercise</p><p>Try.</p></div>
+<div class="solution admonition" id="chapters/b-solution-0"><p>Done.</p></div></section></section></article>"""
+TWO = [pages.Page("chapters/a", "One", "1", "Part"), pages.Page("chapters/b", "Two", "2", "Part")]
+
+
+def set_two(address: Any, notes: str = "", live: str = "") -> list[sheets.Sheet]:
+    known = {page.name for page in TWO}
+    texts = zip(TWO, (FIRST, SECOND), strict=True)
+    return [sheets.sheet(p.name, text, known, address=address, notes=notes, live=live) for p, text in texts]
+
+
+def test_a_sheet_has_open_folds_pictures_and_notes_and_no_dead_field() -> None:
+    first, second = set_two(epub.address, live="https://x.org/")
+    assert "Because." in first.body and not re.search("<details|<summary|<button|pe-proof|notes", first.body)
+    assert "Code on the page, 2 lines." in first.body and "a = 1" not in first.body
+    panel = first.body[first.body.index("<figure") : first.body.index("</figure>")]
+    assert 'd="panel"' in panel and "viewBox" in panel and "chevron" not in first.body  # each drawing in its own place
+    assert 'href="https://x.org/chapters/a.html#explore-a"' in panel
+    paragraph, note = first.body.index("a fifth"), first.body.index("0.21 (0.18")
+    assert paragraph < note < first.body.index("Because.")
+    assert 'href="b.xhtml#there"' in first.body and 'href="https://x.org/chapters/c.html"' in first.body
+    assert {"there", "two", "ex", "chapters-b-solution-0"} <= second.anchors
+    assert sheets.headings(second.body) == [(1, "2. Two", "two"), (2, "There", "there")]
+
+
+def test_without_an_address_on_the_web_a_sheet_leads_only_into_the_book() -> None:
+    first, _ = set_two(epub.address)
+    assert set(re.findall('href="([^"]*)"', first.body)) == {"#note-1", "#ref-1", "b.xhtml#there"}
+
+
+def test_an_epub_is_whole(tmp_path: Path) -> None:
+    target = tmp_path / "book.epub"
+    epub.make(TWO, set_two(epub.address, epub.NOTE), target, title="Book: a", author="A & B", about="Now.", colours="")
+    with zipfile.ZipFile(target) as archive:
+        assert archive.namelist()[0] == "mimetype" and archive.infolist()[0].compress_type == zipfile.ZIP_STORED
+        files = {name: archive.read(name).decode() for name in archive.namelist() if name.startswith("book/")}
+    assert not list(epub.faults(files))
+    assert 'class="tex-query"' in files["book/b.xhtml"] and "<mo>&lt;</mo>" in files["book/b.xhtml"]
+    assert 'epub:type="noteref"' in files["book/a.xhtml"] and 'epub:type="footnote"' in files["book/a.xhtml"]
+    assert 'properties="mathml"' in files["book/package.opf"] and 'href="b.xhtml#there"' in files["book/nav.xhtml"]
+
+
+@pytest.mark.parametrize(
+    ("page", "fault"),
+    [
+        ("<p>a", "book/a.xhtml: "),
+        ('<p id="x"/><p id="x"/>', "the id x is there twice"),
+        ('<a href="b.xhtml#z"/>', "leads to b.xhtml#z, which is not there"),
+    ],
+)
+def test_what_is_wrong_in_an_epub_is_named(page: str, fault: str) -> None:
+    files = {"book/a.xhtml": epub.xhtml("A", page), "book/b.xhtml": epub.xhtml("B", "<p/>")}
+    files["book/package.opf"] = '<package xmlns="http://www.idpf.org/2007/opf"><item href="b.xhtml"/></package>'
+    found = list(epub.faults(files))
+    assert any(fault in each for each in found) and "book/a.xhtml is not in the manifest" in found
+
+
+def test_a_formula_with_a_mistake_is_refused() -> None:
+    with pytest.raises(epub.CannotConvert, match="does not understand"):
+        epub.mathml([(r"\frac{1", False)])
+
+
+def test_a_sheet_of_exercises_has_solutions_only_if_asked_for() -> None:
+    _, second = set_two(pdf.address)
+    without, with_ = (exercises.of_chapter(TWO[1], second, solved) for solved in (False, True))
+    assert "Try." in without and "Done." not in without and "Done." in with_
+    assert not exercises.of_chapter(TWO[0], set_two(pdf.address)[0], True)
+
+
+def test_prints_are_joined_with_links_bookmarks_numbers_and_structure(
+    browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pypdf = pytest.importorskip("pypdf", reason="pypdf is not installed: pip install 'posenc[paper]'")
+    monkeypatch.setattr(pdf, "print_all", lambda files: pdf.print_with(browser, files))
+    monkeypatch.setattr(pdf, "SET", "() => true")  # the test has no MathJax
+    target = tmp_path / "book.pdf"
+    pdf.make(tmp_path, TWO, set_two(pdf.address), target, tmp_path / "work", title="Book: a", author="A", about="Now.")
+    reader = pypdf.PdfReader(target)
+    assert len(reader.pages) == 4  # title, contents, two chapters
+    links = [a.get_object() for page in reader.pages for a in page.get("/Annots", ())]
+    places = [reader.get_page_number(link["/Dest"][0].get_object()) for link in links]
+    assert sorted(set(places)) == [2, 3] and not any("/A" in link for link in links)
+    part, (chapter, _, (section,)) = reader.outline[0], reader.outline[1][:3]
+    assert (part.title, chapter.title, section.title) == ("Part", "1. One", "There")
+    assert reader.page_labels == ["i", "ii", "1", "2"]
+    assert "1. One" in reader.pages[2].extract_text() and reader.pages[3].extract_text().rstrip().endswith("2")
+    root = reader.trailer["/Root"]
+    assert root["/Lang"] == "en" and root["/MarkInfo"]["/Marked"] and len(root["/StructTreeRoot"]["/K"]) == 3
+    keys = [page["/StructParents"] for page in reader.pages]
+    assert len(set(keys)) == len(keys) and set(keys) <= set(root["/StructTreeRoot"]["/ParentTree"]["/Nums"][::2])
 
 
 # ---- the built book --------------------------------------------------------------------------------------------------

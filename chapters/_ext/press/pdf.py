@@ -7,6 +7,7 @@ any sheet leads to, and links between sheets, which have an address that nobody 
 from __future__ import annotations
 
 import html
+import io
 import json
 import os
 import re
@@ -22,6 +23,7 @@ from press.pages import Page, macros
 from press.sheets import Link, Sheet, headings
 
 if TYPE_CHECKING:
+    from playwright.sync_api import Browser
     from pypdf import PdfReader, PdfWriter
 
 HERE = Path(__file__).parent
@@ -97,16 +99,21 @@ def print_all(files: list[Path]) -> None:
             browser = playwright.chromium.launch(executable_path=chromium(), args=ARGUMENTS)
         except Error as error:
             raise CannotPrint("there is no Chromium: make chromium, or set CHROMIUM to its path") from error
-        for number, file in enumerate(files, 1):
-            page = browser.new_page()
-            page.set_default_timeout(PATIENCE)
-            page.goto(file.as_uri(), wait_until="load")
-            if "tex-chtml" in file.read_text(encoding="utf-8"):
-                page.wait_for_function(SET)
-            page.pdf(path=file.with_suffix(".pdf"), prefer_css_page_size=True, print_background=True, tagged=True)
-            page.close()
-            print(f"\r{number} of {len(files)} printed: {file.stem:24}", end="", file=sys.stderr, flush=True)
+        print_with(browser, files)
         browser.close()
+
+
+def print_with(browser: Browser, files: list[Path]) -> None:
+    """Print HTML files with a browser that runs."""
+    for number, file in enumerate(files, 1):
+        page = browser.new_page()
+        page.set_default_timeout(PATIENCE)
+        page.goto(file.as_uri(), wait_until="load")
+        if "tex-chtml" in file.read_text(encoding="utf-8"):
+            page.wait_for_function(SET)
+        page.pdf(path=file.with_suffix(".pdf"), prefer_css_page_size=True, print_background=True, tagged=True)
+        page.close()
+        print(f"\r{number} of {len(files)} printed: {file.stem:24}", end="", file=sys.stderr, flush=True)
     print(file=sys.stderr)
 
 
@@ -397,4 +404,6 @@ def make(
     front.write_text(contents(title, prints, sections, about), encoding="utf-8")
     print_all([front])
     writer = join(PdfReader(front.with_suffix(".pdf")), prints, sections, title, author)
-    writer.write(target)
+    held = io.BytesIO()  # a file would be written to in a million small pieces
+    writer.write(held)
+    target.write_bytes(held.getvalue())
