@@ -212,7 +212,7 @@ def test_a_sheet_has_open_folds_pictures_and_notes_and_no_dead_field() -> None:
 
 def test_without_an_address_on_the_web_a_sheet_leads_only_into_the_book() -> None:
     first, _ = set_two(epub.address)
-    assert set(re.findall('href="([^"]*)"', first.body)) == {"#note-1", "#ref-1", "b.xhtml#there"}
+    assert set(re.findall('href="([^"]*)"', first.body)) == {"a.xhtml#note-1", "a.xhtml#ref-1", "b.xhtml#there"}
 
 
 def test_an_epub_is_whole(tmp_path: Path) -> None:

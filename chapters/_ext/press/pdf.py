@@ -392,7 +392,6 @@ def make(
         for link in made.links:
             wanted[link.page].add(link.anchor)
         wanted[made.name] |= {anchor for _, _, anchor in sections[made.name]}
-        wanted[made.name] |= set(re.findall(r'href="#([\w.-]+)"', made.body))
     files = []
     for page, made in zip(pages, sheets, strict=True):
         files.append(work / f"{page.name.rpartition('/')[2]}.html")
