@@ -66,14 +66,16 @@ def rows(tree: Tag) -> Iterator[tuple[str, Tag]]:
     """The rows of all tables of verdicts, with the source that stands above each table."""
     for table in tree.find_all("table"):
         if [spaced(head) for head in table.select("thead th")] == COLUMNS:
-            above = table.find_previous("p", string=None)
-            while isinstance(above, Tag) and not (
-                above.find("strong") and spaced(above) == spaced(above.find("strong"))
-            ):
-                above = above.find_previous("p")
-            source = spaced(above) if isinstance(above, Tag) else ""
+            titles = (above for above in table.find_all_previous("p") if isinstance(above, Tag) and bold(above))
+            source = spaced(next(titles, table))
             for row in table.select("tbody tr"):
                 yield source, row
+
+
+def bold(paragraph: Tag) -> bool:
+    """Whether a paragraph is nothing but words in bold: a title above a table."""
+    strong = paragraph.find("strong")
+    return isinstance(strong, Tag) and spaced(strong) == spaced(paragraph)
 
 
 def intervals(reason: str) -> Iterator[dict[str, Any]]:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from bs4 import NavigableString, Tag
+from bs4.element import NavigableString, Tag
 
 from press.pages import article, classes, expanded, local, quietly, spaced, tex
 
@@ -87,8 +87,8 @@ class Writer:
         for name, write in self.special.items():
             if name in names and not (name == "math" and element.name == "section"):
                 return self.anchored(element, write(element))
-        write = getattr(self, f"{element.name}_", None)
-        return self.anchored(element, write(element) if write else self.inside(element))
+        write = getattr(self, f"{element.name}_", self.inside)
+        return self.anchored(element, write(element))
 
     def anchored(self, element: Tag, text: str) -> str:
         """A block that links can lead to; a heading has the anchors of its section itself."""
@@ -142,7 +142,7 @@ class Writer:
         return self.items(element, lambda n: "- ")
 
     def ol_(self, element: Tag) -> str:
-        first = int(str(element.get("start", 1)))
+        first = int(str(element.get("start", "1")))
         return self.items(element, lambda n: f"{n + first}. ")
 
     def items(self, element: Tag, mark: Callable[[int], str]) -> str:

@@ -131,7 +131,8 @@ def spaced(element: Tag) -> str:
 
 
 def classes(element: Any) -> set[str]:
-    return set(element.get("class") or ()) if isinstance(element, Tag) else set()
+    found = element.get("class") or () if isinstance(element, Tag) else ()
+    return set(found.split() if isinstance(found, str) else found)
 
 
 def resolved(page: str, link: str) -> str:

@@ -212,8 +212,8 @@ def join(
     _structure(writer, [front, *(printed.reader for printed in prints)])
     _feet(writer, begins, prints, owners, title.partition(":")[0])
     _outline(writer, begins, prints, sections)
-    writer.set_page_label(0, begins - 1, style="/r")
-    writer.set_page_label(begins, len(writer.pages) - 1, style="/D")
+    writer.set_page_label(page_index_from=0, page_index_to=begins - 1, style="/r")
+    writer.set_page_label(page_index_from=begins, page_index_to=len(writer.pages) - 1, style="/D")
     root[NameObject("/Lang")] = TextStringObject("en")
     root[NameObject("/PageMode")] = NameObject("/UseOutlines")
     root[NameObject("/ViewerPreferences")] = DictionaryObject({NameObject("/DisplayDocTitle"): BooleanObject(True)})
@@ -259,12 +259,14 @@ def _outline(
         page, start = printed.page, begins + printed.first - 1
         if page.part != part:
             part = page.part
-            above = writer.add_outline_item(part, start, is_open=True)
-        chapter = writer.add_outline_item(page.heading, start, parent=above, is_open=False)
+            above = writer.add_outline_item(title=part, page_number=start, is_open=True)
+        chapter = writer.add_outline_item(title=page.heading, page_number=start, parent=above, is_open=False)
         for level, words, anchor in sections[page.name]:
             if level == 2 and anchor in printed.places:
                 at, top = printed.places[anchor]
-                writer.add_outline_item(words, start + at, parent=chapter, fit=Fit.xyz(left=0, top=top))
+                writer.add_outline_item(
+                    title=words, page_number=start + at, parent=chapter, fit=Fit.xyz(left=0, top=top)
+                )
 
 
 def _feet(writer: PdfWriter, begins: int, prints: list[Printed], owners: list[str], title: str) -> None:

@@ -85,18 +85,18 @@ class Setter:
             cell = fold.find_parent("div", class_="cell")
             fold.replace_with(self.new(f'<p class="pe-code">Code on the page, {lines} lines.</p>') if lines else "")
             if isinstance(cell, Tag):
-                cell["class"] = [*classes(cell), "pe-folded"]
+                cell["class"] = " ".join([*sorted(classes(cell)), "pe-folded"])
 
     def folds(self) -> None:
         for fold in self.tree.find_all("details"):
             fold.name = "div"
-            fold["class"] = ["pe-open"]
+            fold["class"] = "pe-open"
             summary = fold.find("summary")
             if isinstance(summary, Tag):
                 summary.name = "p"
-                summary["class"] = ["pe-open-title"]
+                summary["class"] = "pe-open-title"
         for section in self.tree.select("section.depth, section.practice"):
-            section["class"] = [*classes(section), "pe-unfolded"]
+            section["class"] = " ".join([*sorted(classes(section)), "pe-unfolded"])
 
     def panels(self) -> None:
         """A panel is its picture, with a link to the one that moves where the book is on the web."""
