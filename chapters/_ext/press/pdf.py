@@ -324,8 +324,9 @@ def _structure(writer: PdfWriter, readers: list[PdfReader]) -> None:
                 continue
             tree = held.get_object()
             owners = dict(_numbers(tree["/ParentTree"].get_object()))
-            for page in own:
-                _shift(page, "/StructParents", offset)
+            for page, source in zip(own, reader.pages, strict=True):
+                if "/StructParents" in source:  # which pypdf leaves behind
+                    page[NameObject("/StructParents")] = NumberObject(int(source["/StructParents"]) + offset)
                 for annotation in page.get("/Annots", ()) or ():
                     _shift(annotation.get_object(), "/StructParent", offset)
             top = tree["/K"]
