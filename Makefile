@@ -40,12 +40,14 @@ PLAIN := ATEN_CPU_CAPABILITY=default OMP_NUM_THREADS=2 OMP_WAIT_POLICY=PASSIVE
 ROUNDING := 1  # the seed by which gradients are rounded otherwise, as on a processor that nobody here has
 ROUNDED = --rounding $(ROUNDING)
 
-.PHONY: help book draft built serve test quick nbval nbval-plain check alone random lowest environments scheme notebooks checked census mutants evidence evidence-gpu bench clean \
+.PHONY: help book pdf epub sheet draft built serve test quick nbval nbval-plain check alone random lowest environments scheme notebooks checked census mutants evidence evidence-gpu bench clean \
         front chromium
 
 help:
 	@echo "make book       build the book into _build/html"
 	@echo "make draft      build it with chapters that fail, each up to its error; ONLY=\"kerple properties\" executes these"
+	@echo "make pdf        print the built book into one PDF, beside it; make epub writes it for e-readers, and make sheet"
+	@echo "                the exercises as two PDFs, without solutions and with them; ONLY=\"rope alibi\" takes these chapters"
 	@echo "make serve      serve the built book on http://localhost:$(PORT)"
 	@echo "make test       run every test: units, notebooks, the book in a browser (ten minutes on two cores)"
 	@echo "make quick      run the tests of the package that take least (a minute and a half)"
@@ -90,6 +92,16 @@ book: front
 	  { echo "The book has faults, listed above." >&2; exit 1; }
 	@echo "The book is built. Open $(abspath $(HTML))"
 	@echo "or run: make serve"
+
+$(VENV)/.paper: $(VENV)/.book
+	@$(call install,paper)
+
+# Forms for paper and e-readers, from the built pages. BOOK_URL says where the pages are whose panels move.
+pdf sheet: built $(VENV)/.paper chromium
+	@PYTHONPATH=chapters/_ext $(BIN)/python -m press $@ $(if $(ONLY),--only $(ONLY))
+
+epub: built
+	@PYTHONPATH=chapters/_ext $(BIN)/python -m press $@ $(if $(ONLY),--only $(ONLY))
 
 # A look at what is not finished, in a folder of its own: notebooks may fail, and ONLY those named are executed.
 draft: front

@@ -43,7 +43,7 @@ def test_each_distribution_is_pinned_once_and_exactly() -> None:
 
 def test_what_pyproject_asks_for_is_pinned() -> None:
     asked = [*PROJECT["dependencies"]]
-    for extra in ("plot", "explore", "lab", "export", "book", "test", "mutants"):
+    for extra in ("plot", "explore", "lab", "export", "book", "paper", "test", "mutants"):
         asked += PROJECT["optional-dependencies"][extra]
     names = {canonicalize_name(Requirement(line).name) for line in asked} - {canonicalize_name(PROJECT["name"])}
     assert names <= {canonicalize_name(pin.name) for pin in PINS}
