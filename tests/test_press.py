@@ -135,10 +135,11 @@ def test_the_index_has_all_pages_under_their_parts() -> None:
     assert "(https://x.org/SKILL.md)" in text
 
 
-CLAIMS = """<article><p><strong>Notes</strong></p><table><thead><tr><th>no.</th><th>what is said</th>
-<th>verdict</th></tr></thead><tbody><tr><td><a href="#claims-2">2</a></td><td>It extends.</td><td><em>{verdict}</em>: it
-rises, +0.11 (+0.09 to +0.14) nats at 16 L</td></tr><tr><td><a href="#claims-3">3a</a></td><td>It turns.</td>
-<td><em>holds</em></td></tr></tbody></table><div class="cell_input"><pre>LIMIT = 0.03
+CLAIMS = """<article><table><thead><tr><th>no.</th><th>scheme</th><th>what is said</th><th>said in</th>
+<th>decided by</th><th>verdict</th></tr></thead><tbody><tr><td><a href="#claims-2">2</a></td><td>RoPE</td>
+<td>It extends.</td><td>Notes</td><td>training</td><td>✗ <em>{verdict}</em>: it
+rises, +0.11 (+0.09 to +0.14) nats at 16 L</td></tr><tr><td><a href="#claims-3">3a</a></td><td>any</td><td>It turns.</td>
+<td>Notes</td><td>algebra or a run</td><td>✓ <em>holds</em></td></tr></tbody></table><div class="cell_input"><pre>LIMIT = 0.03
 def serves(name):
     "Whether it costs little."
     return rise(name)
@@ -150,7 +151,8 @@ def test_claims_are_read_off_their_page() -> None:
     found = claims.claims(CLAIMS.format(verdict="does not hold"))
     first, second = found["claims"]
     assert found["constants"] == {"LIMIT": 0.03}
-    assert (first["source"], first["verdict"], first["anchor"]) == ("Notes", "does not hold", "claims-2")
+    assert (first["scheme"], first["source"], first["verdict"]) == ("RoPE", "Notes", "does not hold")
+    assert first["anchor"] == "claims-2" and first["reason"].startswith("it rises")
     assert first["intervals"] == [{"estimate": 0.11, "low": 0.09, "high": 0.14, "unit": "nats"}]
     assert first["rule"]["by"] == "training" and first["rule"]["expression"] == "serves('x')"
     assert first["rule"]["code"].startswith("def serves")

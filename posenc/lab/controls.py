@@ -68,6 +68,7 @@ class Repositioned(Encoding):
     """
 
     causal_only = True
+    freq: Tensor
 
     def __init__(self, heads: int, head_dim: int, width: int) -> None:
         super().__init__()

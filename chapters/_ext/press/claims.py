@@ -1,7 +1,7 @@
 """The claims as data, from the page that tests them: what is said, who says it, the verdict, its size and its rule.
 
-Everything is read off the built page: the tables have statement, verdict and size, as its cells computed them, and the
-code on the page has the rule. So nothing is decided twice.
+Everything is read off the built page: its table has statement, source, verdict and size, as its cells computed them, and
+the code on the page has the rule. So nothing is decided twice.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from press.pages import article, spaced
 
 VERDICTS = ("holds", "holds if", "does not hold", "open")
 INTERVAL = re.compile(r"([+\-−]?\d+(?:\.\d+)?) \(([+\-−]?\d+(?:\.\d+)?) to ([+\-−]?\d+(?:\.\d+)?)\)(?: (nats))?")
-COLUMNS = ["no.", "what is said", "verdict"]
+COLUMNS = ["no.", "scheme", "what is said", "said in", "decided by", "verdict"]
 #: What the page's rules compare with, by their names in its code.
 CONSTANTS = ("LIMIT", "KEPT")
 
@@ -29,27 +29,28 @@ def claims(page: str) -> dict[str, Any]:
         page: The HTML of `chapters/claims`.
 
     Returns:
-        "constants" of the rules, and "claims". Each claim has "number", "statement", "source", "verdict", "reason" (the
-        condition, or what was found, in words), "intervals" (each with "estimate", "low", "high", and "unit" or ""),
+        "constants" of the rules, and "claims". Each claim has "number", "scheme" (or "any"), "statement", "source",
+        "verdict", "reason" (the condition, or what was found, in words), "intervals" (each with "estimate", "low", "high", and "unit" or ""),
         "anchor" (where on the page the test is) and "rule": "by" training or running, the "expression" that decides,
         and the "code" of the functions that it calls.
 
     Raises:
-        LookupError: If the page has no tables of verdicts, or a verdict is none of the four.
+        LookupError: If the page has no table of verdicts, or a verdict is none of the four.
     """
     tree = article(page)
     rules, found = Rules(tree), []
-    for source, row in rows(tree):
-        number, statement, verdict = row.find_all("td")
+    for row in rows(tree):
+        number, scheme, statement, source, _, verdict = row.find_all("td")
         said, link = verdict.find("em"), number.find("a")
         if said is None or spaced(said) not in VERDICTS or not isinstance(link, Tag):
             raise LookupError(f"claim {spaced(number)} has no verdict that is one of {', '.join(VERDICTS)}, or no link")
-        reason = spaced(verdict).removeprefix(spaced(said)).lstrip(": ")
+        reason = spaced(verdict).partition(spaced(said))[2].lstrip(": ")
         found.append(
             {
                 "number": spaced(number),
+                "scheme": spaced(scheme),
                 "statement": spaced(statement),
-                "source": source,
+                "source": spaced(source),
                 "verdict": spaced(said),
                 "reason": reason,
                 "intervals": list(intervals(reason)),
@@ -62,20 +63,11 @@ def claims(page: str) -> dict[str, Any]:
     return {"constants": rules.constants, "claims": found}
 
 
-def rows(tree: Tag) -> Iterator[tuple[str, Tag]]:
-    """The rows of all tables of verdicts, with the source that stands above each table."""
+def rows(tree: Tag) -> Iterator[Tag]:
+    """The rows of the table of verdicts."""
     for table in tree.find_all("table"):
         if [spaced(head) for head in table.select("thead th")] == COLUMNS:
-            titles = (above for above in table.find_all_previous("p") if isinstance(above, Tag) and bold(above))
-            source = spaced(next(titles, table))
-            for row in table.select("tbody tr"):
-                yield source, row
-
-
-def bold(paragraph: Tag) -> bool:
-    """Whether a paragraph is nothing but words in bold: a title above a table."""
-    strong = paragraph.find("strong")
-    return isinstance(strong, Tag) and spaced(strong) == spaced(paragraph)
+            yield from table.select("tbody tr")
 
 
 def intervals(reason: str) -> Iterator[dict[str, Any]]:

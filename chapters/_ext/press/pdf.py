@@ -187,6 +187,7 @@ def join(
         author: Of the book.
     """
     from pypdf import PdfWriter
+    from pypdf.constants import PageLabelStyle
     from pypdf.generic import ArrayObject, BooleanObject, DictionaryObject, NameObject, TextStringObject
 
     writer, begins = PdfWriter(), len(front.pages)
@@ -212,8 +213,8 @@ def join(
     _structure(writer, [front, *(printed.reader for printed in prints)])
     _feet(writer, begins, prints, owners, title.partition(":")[0])
     _outline(writer, begins, prints, sections)
-    writer.set_page_label(page_index_from=0, page_index_to=begins - 1, style="/r")
-    writer.set_page_label(page_index_from=begins, page_index_to=len(writer.pages) - 1, style="/D")
+    writer.set_page_label(page_index_from=0, page_index_to=begins - 1, style=PageLabelStyle.LOWERCASE_ROMAN)
+    writer.set_page_label(page_index_from=begins, page_index_to=len(writer.pages) - 1, style=PageLabelStyle.DECIMAL)
     root[NameObject("/Lang")] = TextStringObject("en")
     root[NameObject("/PageMode")] = NameObject("/UseOutlines")
     root[NameObject("/ViewerPreferences")] = DictionaryObject({NameObject("/DisplayDocTitle"): BooleanObject(True)})
@@ -293,7 +294,7 @@ def _feet(writer: PdfWriter, begins: int, prints: list[Printed], owners: list[st
         held = page["/Contents"].get_object()
         parts = list(held) if isinstance(held, ArrayObject) else [page.raw_get("/Contents")]
         page[NameObject("/Contents")] = ArrayObject([saved, *parts, stream(b"\nQ\n/Artifact BMC\n" + foot + b"EMC\n")])
-        resources = page["/Resources"].get_object()
+        resources: Any = page["/Resources"].get_object()
         fonts = resources.setdefault(NameObject("/Font"), DictionaryObject()).get_object()
         fonts[NameObject("/PeFoot")] = font
 
@@ -318,12 +319,14 @@ def _structure(writer: PdfWriter, readers: list[PdfReader]) -> None:
     pages = iter(writer.pages)
     try:
         for reader in readers:
-            held = reader.trailer["/Root"].get("/StructTreeRoot")
+            catalogue: Any = reader.trailer["/Root"]
+            held = catalogue.get("/StructTreeRoot")
             own = [next(pages) for _ in reader.pages]
             if held is None:
                 continue
             tree = held.get_object()
             owners = dict(_numbers(tree["/ParentTree"].get_object()))
+            source: Any
             for page, source in zip(own, reader.pages, strict=True):
                 if "/StructParents" in source:  # which pypdf leaves behind
                     page[NameObject("/StructParents")] = NumberObject(int(source["/StructParents"]) + offset)

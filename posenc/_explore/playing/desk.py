@@ -58,7 +58,7 @@ class Desk:
 
     def controls(self) -> list[dict[str, Any]]:
         names, texts, breaks = [_title(scheme) for scheme in self.readers], list(self.texts), list(BREAKS)
-        made = [
+        made: list[tuple[Choice | Slider, str]] = [
             (_choice("text", texts), "begin with"),
             (self.read, "read so many bytes"),
             (_choice("a", names), "one model"),

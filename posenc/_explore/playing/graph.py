@@ -38,7 +38,7 @@ def graph(name: str, reader: Reader) -> bytes:
     past = torch.zeros(reader.start()[0].shape[0], heads, 3, width)  # any lengths that differ, and are neither 0 nor 1
     given = (torch.arange(5), torch.arange(3, 8), past, torch.arange(3), torch.tensor(0), *settings())
     new, held = torch.export.Dim("new"), torch.export.Dim("held")
-    shapes = ({0: new}, {0: new}, {2: held}, {0: held}, {}, tuple({} for _ in NAMES))
+    shapes: tuple[Any, ...] = ({0: new}, {0: new}, {2: held}, {0: held}, {}, tuple({} for _ in NAMES))
     try:
         with _quiet(), one_table(), torch.no_grad():
             program = torch.onnx.export(

@@ -187,7 +187,8 @@ class _Turned(Encoding):
         """Channels in another order, alike for queries and keys, change no product but by the pairs that they form."""
         return rotate(q[..., self.channels], pos, self.freq, layout=self.layout) * self.scale
 
-    key = query
+    def key(self, k: Tensor, pos: Tensor) -> Tensor:
+        return self.query(k, pos)
 
 
 class _Faded(Encoding):
