@@ -138,8 +138,9 @@ def test_the_index_has_all_pages_under_their_parts() -> None:
 CLAIMS = """<article><table><thead><tr><th>no.</th><th>scheme</th><th>what is said</th><th>said in</th>
 <th>decided by</th><th>verdict</th></tr></thead><tbody><tr><td><a href="#claims-2">2</a></td><td>RoPE</td>
 <td>It extends.</td><td>Notes</td><td>training</td><td>✗ <em>{verdict}</em>: it
-rises, +0.11 (+0.09 to +0.14) nats at 16 L</td></tr><tr><td><a href="#claims-3">3a</a></td><td>any</td><td>It turns.</td>
-<td>Notes</td><td>algebra or a run</td><td>✓ <em>holds</em></td></tr></tbody></table><div class="cell_input"><pre>LIMIT = 0.03
+rises, +0.11 (+0.09 to +0.14) nats at 16 L</td></tr><tr><td><a href="#claims-3">3a</a></td><td>any</td>
+<td>It turns.</td><td>Notes</td><td>a run</td><td>✓ <em>holds</em></td></tr></tbody></table>
+<div class="cell_input"><pre>LIMIT = 0.03
 def serves(name):
     "Whether it costs little."
     return rise(name)

@@ -1,7 +1,7 @@
 """The claims as data, from the page that tests them: what is said, who says it, the verdict, its size and its rule.
 
-Everything is read off the built page: its table has statement, source, verdict and size, as its cells computed them, and
-the code on the page has the rule. So nothing is decided twice.
+Everything is read off the built page: its table has statement, source, verdict and size, as its cells computed them,
+and the code on the page has the rule. So nothing is decided twice.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ def claims(page: str) -> dict[str, Any]:
 
     Returns:
         "constants" of the rules, and "claims". Each claim has "number", "scheme" (or "any"), "statement", "source",
-        "verdict", "reason" (the condition, or what was found, in words), "intervals" (each with "estimate", "low", "high", and "unit" or ""),
-        "anchor" (where on the page the test is) and "rule": "by" training or running, the "expression" that decides,
-        and the "code" of the functions that it calls.
+        "verdict", "reason" (the condition, or what was found, in words), "intervals" (each with "estimate", "low",
+        "high", and "unit" or ""), "anchor" (where on the page the test is) and "rule": "by" training or running, the
+        "expression" that decides, and the "code" of the functions that it calls.
 
     Raises:
         LookupError: If the page has no table of verdicts, or a verdict is none of the four.
