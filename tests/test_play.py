@@ -233,7 +233,7 @@ def test_a_page_has_a_graph_for_each_model_and_no_markup_of_its_data(exported, m
     assert isinstance(page, PlayingPage)
     html = page._repr_mimebundle_()["text/html"]
     assert "<img" not in html and html.count("<script") == 1 and html.count('<svg role="img"') == 1
-    assert '<figure class="pe-panel pe-learn pe-play" id="play-playground">' in html
+    assert '<figure class="pe-panel pe-learn pe-reading" id="play-playground">' in html
     data = re.search(r'class="pe-data">(.*?)</script>', html, re.DOTALL)[1]
     spec = json.loads(data)
     assert list(spec["graphs"]) == ["rope"] and spec["title"] == evil and spec["texts"][0]["text"] == evil * 3

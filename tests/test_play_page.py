@@ -21,7 +21,7 @@ from tests.panels import site
 
 LENGTH, ROWS = 16, 24
 TEXT = "to be, or not to be, that is the question"
-PANEL = "document.querySelector('.pe-play').learning"
+PANEL = "document.querySelector('.pe-reading').learning"
 RESTS = f"() => {PANEL}.intact.every(Boolean) && {PANEL}.found.every(f => f && (f.next.length || !f.read))"
 
 
@@ -227,7 +227,7 @@ def test_any_text_is_borne_and_none_leaves_the_page(place, open_page):
         rests(page)
         read = page.locator(".pe-strip").first.locator("[data-i]").evaluate_all("all => all.map(e => e.textContent)")
         assert seen in "".join(read)
-        assert page.locator(".pe-play img, .pe-play b:not(.pe-expected b)").count() == 0
+        assert page.locator(".pe-reading img, .pe-reading b:not(.pe-expected b)").count() == 0
     assert page.title() == "Explorers" and len(opened.requested) == before
     assert not opened.problems
 

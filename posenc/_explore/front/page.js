@@ -267,7 +267,7 @@ function follow(link) {
 function start() {
   document.querySelectorAll("figure.pe-panel:not(.pe-learn, .pe-dump)").forEach(open);
   const learning = /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll("figure.pe-learn"));
-  for (const root of learning) (root.classList.contains("pe-play") ? openPlaying : openLearning)(root, { load, here: mainThread, graphsOf });
+  for (const root of learning) (root.classList.contains("pe-reading") ? openPlaying : openLearning)(root, { load, here: mainThread, graphsOf });
   for (const root of /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll("figure.pe-dump"))) openDumps(root, script);
   /** @type {NodeListOf<HTMLAnchorElement>} */ (document.querySelectorAll("a[href*='#explore-']")).forEach(follow);
 }

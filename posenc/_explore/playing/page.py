@@ -39,7 +39,7 @@ def element(desk: Desk, made: Mapping[str, bytes], identity: str) -> str:
     still = plot.draw(replace(view, title=""), data, alt=summary(view, data)).svg()
     caption = f'<p class="pe-caption">{html.escape(desk.caption)}</p>' if desk.caption else ""
     return (
-        f'<figure class="pe-panel pe-learn pe-play" id="{html.escape(identity)}">'
+        f'<figure class="pe-panel pe-learn pe-reading" id="{html.escape(identity)}">'
         f'<figcaption class="pe-title">{html.escape(desk.title)}</figcaption>'
         f'<div class="pe-stills"><div class="pe-still">{still}</div></div>'
         f'{caption}<script type="application/json" class="pe-data">{escaped(payload)}</script>'

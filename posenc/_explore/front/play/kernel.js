@@ -11,7 +11,7 @@ export function renderPlaying(model, el) {
   /** @type {PlaySpec} */
   const spec = structuredClone(model.get("_spec")); // shared by all views of the model: not to be changed
   const { ask, close } = asking(model, "play");
-  el.classList.add("pe-panel", "pe-widget", "pe-learn", "pe-play", "pe-open");
+  el.classList.add("pe-panel", "pe-widget", "pe-learn", "pe-reading", "pe-open");
   const panel = new Playing(el, spec, async () => /** @type {Reading} */ ({
     prepare: async () => {},
     read: async (piece) => {
