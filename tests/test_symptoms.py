@@ -61,7 +61,7 @@ TRIED: dict[str, list[tuple[Callable[[], nn.Module], str, dict[str, Any]]]] = {
     ],
     "each step begins at position 0": [(CachedFromZero, "step", {}), (planted.OffByOneWhenCached, "step", {})],
     "a chunk's mask starts": [(planted.ChunksSeeNoPast, "chunks", {})],
-    "keys rotated by today's": [(planted.ScaledByLength, "step", {}), (planted.ScaledByLength, "prefix", {})],
+    "keys rotated by old frequencies": [(planted.ScaledByLength, "step", {}), (planted.ScaledByLength, "prefix", {})],
     "keys rotated twice": [(planted.TurnedTwice, "step", {})],
     "padding on the left counts": [(CountsPads, "left_pad", {})],
     "padding on the left is seen": [(planted.MaskDropped, "left_pad", {})],
