@@ -97,7 +97,10 @@ $(VENV)/.paper: $(VENV)/.book
 	@$(call install,paper)
 
 # Forms for paper and e-readers, from the built pages. BOOK_URL says where the pages are whose panels move.
-pdf sheet: built $(VENV)/.paper chromium
+pdf: built $(VENV)/.paper chromium
+	@PYTHONPATH=chapters/_ext $(BIN)/python -m press $@ $(if $(ONLY),--only $(ONLY))
+
+sheet: built $(VENV)/.paper chromium
 	@PYTHONPATH=chapters/_ext $(BIN)/python -m press $@ $(if $(ONLY),--only $(ONLY))
 
 epub: built

@@ -248,7 +248,7 @@ def compare(got: dict[str, Any], explorer: Explorer) -> float:
 
     Fails if the panel's form has a fault.
     """
-    assert got["faults"] == []
+    assert got["faults"] == [], got["faults"]
     wanted = explorer.run(explorer.unwire(got["shown"]))
     assert len(got["tensors"]) == len(wanted)
     largest = 0.0

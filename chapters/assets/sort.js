@@ -20,6 +20,7 @@
     const first = [...body.rows];
     const heads = [...table.tHead.rows[0].cells];
     heads.forEach((head, column) => {
+      if (!head.textContent.trim() || head.querySelector("button")) return; // nothing to press, or it sorts already
       const button = document.createElement("button");
       button.type = "button";
       button.className = "pe-sort";

@@ -57,7 +57,7 @@ class Desk:
         return [f"layer {n + 1}, head {h + 1}" for n in range(config.layers) for h in range(config.heads)]
 
     def controls(self) -> list[dict[str, Any]]:
-        names, texts, breaks = [_title(scheme) for scheme in self.readers], list(self.texts), list(BREAKS)
+        names, texts, breaks = [title_of(scheme) for scheme in self.readers], list(self.texts), list(BREAKS)
         made: list[tuple[Choice | Slider, str]] = [
             (_choice("text", texts), "begin with"),
             (self.read, "read so many bytes"),
@@ -84,7 +84,7 @@ class Desk:
             "models": [
                 {
                     "name": scheme,
-                    "title": _title(scheme),
+                    "title": title_of(scheme),
                     "colour": _colour(scheme, number),
                     "kind": kind(reader.model.encoding()),
                     "rows": reader.rows,
@@ -109,7 +109,7 @@ class Desk:
 
     def views(self) -> dict[str, Lines]:
         """The pictures."""
-        names = [_title(scheme) for scheme in self.first]
+        names = [title_of(scheme) for scheme in self.first]
         colours = [_colour(scheme, number) for number, scheme in enumerate(self.first)]
         return {
             "loss": Lines(
@@ -123,7 +123,7 @@ class Desk:
         }  # fmt: skip
 
     def __repr__(self) -> str:
-        return f"play with {', '.join(_title(scheme) for scheme in self.readers)}"
+        return f"play with {', '.join(title_of(scheme) for scheme in self.readers)}"
 
 
 class States:
@@ -148,7 +148,7 @@ def _choice(name: str, labels: list[str]) -> Choice:
     return Choice(name, labels[0], tuple(labels), tuple(labels))
 
 
-def _title(scheme: str) -> str:
+def title_of(scheme: str) -> str:
     return SCHEMES[scheme].title if scheme in SCHEMES else scheme
 
 

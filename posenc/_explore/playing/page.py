@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from posenc._explore.page import escaped, summary
-from posenc._explore.playing.desk import Desk
+from posenc._explore.playing.desk import Desk, title_of
 from posenc._explore.playing.graph import graph
 from posenc._explore.playing.reader import settings
 from posenc.pictures import plot
@@ -37,10 +37,13 @@ def element(desk: Desk, made: Mapping[str, bytes], identity: str) -> str:
     view = desk.views()["loss"]
     data = [np.arange(len(found[0]), dtype=float), np.array([_running(row) for row in found])]
     still = plot.draw(replace(view, title=""), data, alt=summary(view, data)).svg()
+    both = " and ".join(map(title_of, desk.first))
+    state = f"{both} read the first {len(found[0])} bytes; they were trained on {desk.length} at once."
     caption = f'<p class="pe-caption">{html.escape(desk.caption)}</p>' if desk.caption else ""
     return (
         f'<figure class="pe-panel pe-learn pe-reading" id="{html.escape(identity)}">'
         f'<figcaption class="pe-title">{html.escape(desk.title)}</figcaption>'
+        f'<p class="pe-state">{html.escape(state)}</p>'
         f'<div class="pe-stills"><div class="pe-still">{still}</div></div>'
         f'{caption}<script type="application/json" class="pe-data">{escaped(payload)}</script>'
         "</figure>"
