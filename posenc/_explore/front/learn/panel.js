@@ -65,6 +65,8 @@ export class Learning {
   examined = { at: -Infinity, took: 0 };
   /** @type {{ done: number, rate: number } | null} the last state in which no loss had diverged */
   kept = null;
+  /** @type {number | null} the rate of the last steps, which may have been moved since */
+  used = null;
   /** @type {Trainer | null} */
   trainer = null;
   held = false; // nothing here can be dragged
@@ -274,7 +276,7 @@ export class Learning {
       this.fresh = false;
       const task = `task ${this.values.task}`;
       await trainer.begin({ task, schemes: this.chosen.map(({ name }) => name), seed: this.values.seed });
-      Object.assign(this, { done: 0, losses: [], kept: null, exam: null, asked: true });
+      Object.assign(this, { done: 0, losses: [], kept: null, used: null, exam: null, asked: true });
       return true;
     }
     const trains = this.training && this.done < this.until && !document.hidden;
@@ -285,7 +287,7 @@ export class Learning {
       this.examined = { at: performance.now(), took: performance.now() - now };
       if (!this.diverged()) {
         await trainer.keep();
-        this.kept = { done: this.done, rate: this.values.rate };
+        this.kept = { done: this.done, rate: this.used ?? this.values.rate };
       }
       this.draw();
       return true;
@@ -296,7 +298,9 @@ export class Learning {
     }
     const most = this.single ? 1 : this.until - this.done;
     this.single = false;
-    const { done, losses } = await trainer.advance(BUDGET, this.values.rate, this.values.n ?? 0, most, this.spec.limit);
+    const { rate } = this.values;
+    this.used = rate;
+    const { done, losses } = await trainer.advance(BUDGET, rate, this.values.n ?? 0, most, this.spec.limit);
     if (this.fresh) return true; // other models are wanted by now
     const rest = still() && Math.floor(done / STILL) > Math.floor(this.done / STILL); // the next picture without movement
     this.done = done;
@@ -335,6 +339,7 @@ export class Learning {
   /** @param {number} rate */
   async restore(rate) {
     this.set({ rate });
+    this.used = rate;
     this.done = (await this.trainer?.back()) ?? 0;
     this.losses.length = this.done;
     this.asked = true;
