@@ -159,6 +159,8 @@ def test_a_rate_that_is_too_high_is_said_and_the_last_good_one_is_offered(place,
     rate = page.get_by_role("slider", name="learning rate", exact=True)
     rate.evaluate("s => { s.value = s.max; s.dispatchEvent(new Event('input')); }")
     page.evaluate(f"{PANEL}.spec.limit = 3.5")  # sooner than after hundreds of steps
+    page.wait_for_function(f"() => {PANEL}.kept?.done === 8")
+    page.evaluate(f"{PANEL}.examined.at = Infinity")  # a slow machine would look, and keep a state, on the way
     page.get_by_role("button", name="Train", exact=True).click()
     message = page.get_by_role("alert")
     message.get_by_role("button").wait_for()

@@ -9,7 +9,7 @@ import { arrange } from "./layout.js";
 import { Motion, still } from "./motion.js";
 import { format, toHash } from "./scale.js";
 import { aimed, search, seek } from "./seek.js";
-import { download, tables } from "./table.js";
+import { tabulated } from "./table.js";
 import { tool } from "./tools.js";
 import { grab } from "./views/grab.js";
 import { makeView } from "./views/index.js";
@@ -538,8 +538,7 @@ export class Panel {
 
   tabulate() {
     if (!this.data.open || !this.tensors) return;
-    const save = element("button", { type: "button", class: "pe-button", onclick: () => download(this.all, this.spec.name) }, "Download all as CSV");
-    this.data.replaceChildren(this.data.children[0], ...tables(this.all, this.spec.title), save);
+    tabulated(this.data, this.all, this.spec);
   }
 
   async copyLink() {

@@ -9,8 +9,15 @@ import { format } from "./scale.js";
 const MOST = { rows: 64, columns: 16 };
 const cell = (/** @type {string | number} */ v) => (typeof v === "number" ? format(v) : String(v));
 
+/** Fills an element, below what it begins with: the tables, and a button that saves all numbers.
+ *  @type {(data: HTMLElement, views: View[], spec: { title: string, name: string }) => void} */
+export function tabulated(data, views, { title, name }) {
+  const save = element("button", { type: "button", class: "pe-button", onclick: () => download(views, name) }, "Download all as CSV");
+  data.replaceChildren(data.children[0], ...tables(views, title), save);
+}
+
 /** A table for each view, which a reader can scroll. @type {(views: View[], title: string) => HTMLElement[]} */
-export function tables(views, title) {
+function tables(views, title) {
   return views.map((view, number) => {
     const { head, rows, size: [long, wide] } = view.table(view.tensors, MOST);
     const cut = long > MOST.rows || wide > MOST.columns;
@@ -25,7 +32,7 @@ export function tables(views, title) {
 }
 
 /** All numbers, as a reader's file. @type {(views: View[], name: string) => void} */
-export function download(views, name) {
+function download(views, name) {
   const quoted = (/** @type {string | number} */ v) => (typeof v === "string" ? `"${v.replaceAll('"', '""')}"` : v);
   const text = views.map((view) => {
     const { head, rows } = view.table(view.tensors);

@@ -5,7 +5,7 @@ import { makeControl } from "../controls.js";
 import { element, unique, write } from "../dom.js";
 import { still } from "../motion.js";
 import { format } from "../scale.js";
-import { download, tables } from "../table.js";
+import { tabulated } from "../table.js";
 import { tool } from "../tools.js";
 import { makeView } from "../views/index.js";
 import { Probe } from "../views/probe.js";
@@ -492,8 +492,7 @@ export class Learning {
   tabulate() {
     const drawn = this.views.filter(({ tensors }) => tensors);
     if (!this.data.open || !drawn.length) return;
-    const save = element("button", { type: "button", class: "pe-button", onclick: () => download(drawn, this.spec.name) }, "Download all as CSV");
-    this.data.replaceChildren(this.data.children[0], ...tables(drawn, this.spec.title), save);
+    tabulated(this.data, drawn, this.spec);
   }
 
   destroy() {
