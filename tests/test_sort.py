@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 import normalise
 import pytest
 
+from posenc.pictures import Table
+
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
@@ -50,4 +52,16 @@ def test_a_short_table_is_left_as_it_is(browser: Browser) -> None:
     page = browser.new_page()
     page.set_content(page_of(ROWS[:30]))
     assert not page.locator("button").count()
+    page.close()
+
+
+def test_numbers_that_a_table_carries_decide(browser: Browser) -> None:
+    rows = [["a", -3.0], ["b", 20_000], ["c", 0.5], *([str(n), 100 + n] for n in range(12))]
+    table = Table({"": "", "loss": ",.1f"}, rows).html()
+    assert "pe-sortable" in table
+    page = browser.new_page()
+    page.set_content(f"<!doctype html><script>{SCRIPT}</script><article>{table}</article>")
+    page.get_by_role("button", name="loss").click()
+    names = page.locator("tbody th").all_inner_texts()
+    assert names[:2] == ["a", "c"] and names[-1] == "b"
     page.close()

@@ -6,36 +6,12 @@ const root = document.documentElement;
 root.dataset.mode ||= "auto";
 root.dataset.theme ||= matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
 
-/* A click on the name of a column sorts a long table: numbers by their values, other cells by their text. */
-function sortable(table) {
-  const body = table.tBodies[0], heads = [...table.tHead.rows[0].cells];
-  const order = column => (a, b) => {
-    const [x, y] = [a.cells[column], b.cells[column]], numbers = "value" in x.dataset && "value" in y.dataset;
-    return numbers ? x.dataset.value - y.dataset.value : x.textContent.localeCompare(y.textContent, "en", { numeric: true });
-  };
-  heads.forEach((head, column) => {
-    if (!head.textContent.trim()) return;
-    const button = document.createElement("button");
-    button.type = "button";
-    button.append(...head.childNodes);
-    head.append(button);
-    button.addEventListener("click", () => {
-      const direction = head.getAttribute("aria-sort") === "ascending" ? "descending" : "ascending";
-      heads.forEach(other => other.removeAttribute("aria-sort"));
-      head.setAttribute("aria-sort", direction);
-      const rows = [...body.rows].sort(order(column));
-      body.append(...(direction === "ascending" ? rows : rows.reverse()));
-    });
-  });
-}
-
 document.addEventListener("DOMContentLoaded", () => {
   const all = (selector, repair) => document.querySelectorAll(selector).forEach(repair);
   /* Buttons that have a tooltip for a name get one that says what they do; where there is text, the text is the name. */
   all(".primary-toggle", button => button.setAttribute("aria-label", "Show or hide the list of chapters"));
   all(".secondary-toggle", button => button.setAttribute("aria-label", "Show or hide the contents of this page"));
   all(".search-button-field, details.hide > summary", button => button.removeAttribute("aria-label"));
-  all("table.pe-sortable", sortable);
   /* The title of the book is the banner of its pages; roles that ARIA has dropped go. */
   all(".navbar-brand", brand => brand.parentElement.setAttribute("role", "banner"));
   all(".citation, .citation-list", entry => entry.removeAttribute("role"));
