@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 
@@ -41,7 +42,7 @@ def test_panels_in_sentences_exist() -> None:
 def test_minutes_rise_and_end_within_two_hours() -> None:
     plans = [[int(row[0]) for row in table if row[0].isdigit()] for table in TABLES]
     for minutes in (plan for plan in plans if plan and plan[0] == 0):
-        assert all(a <= b for a, b in zip(minutes, minutes[1:], strict=False) if b) and max(minutes) < 120
+        assert all(a <= b for a, b in itertools.pairwise(minutes) if b) and max(minutes) < 120
 
 
 def test_code_for_home_is_checked() -> None:
