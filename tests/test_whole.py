@@ -197,7 +197,6 @@ def picture(name: str) -> str:
 def trained(name: str) -> str:
     wanted = [run for kind, preset in KEPT.items() for run in runs(kind, preset)]
     plain = [run for run in wanted if run.settings.scheme == name and not run.settings.options]  # no control
-    plain = [run for run in plain if not (run.variant.startswith("addition") and run.seed == 2)]  # to be trained
     paths = [results.path_of(run) for run in plain]
     missing = [path.name for path in paths if not path.is_file()]
     assert paths and not missing, f"{len(missing)} results are missing, from {missing[:1]}: run make evidence"

@@ -69,7 +69,7 @@
     if (!presenting() || event.ctrlKey || event.metaKey || event.altKey) return;
     const typing = event.target.closest?.(TYPING);
     const step = { PageDown: 1, PageUp: -1, ...(typing ? {} : { n: 1, b: -1 }) }[event.key];
-    if (event.key === "Escape" && !document.fullscreenElement) end();
+    if (event.key === "Escape" && [null, root].includes(document.fullscreenElement)) end(); // not if a panel fills the screen
     if (!step) return;
     event.preventDefault();
     event.stopPropagation();
