@@ -60,5 +60,8 @@ def of_body(body: str, solved: bool) -> Iterator[str]:
             for link in part.find_all(
                 "a", href=re.compile(f"^(#|{re.escape(NOWHERE)})")
             ):  # the sheet has no such place
-                link.unwrap()
+                if "pe-page" in classes(link):
+                    link.decompose()
+                else:
+                    link.unwrap()
             yield str(part)
