@@ -314,6 +314,9 @@ def test_a_sheet_of_exercises_has_solutions_only_if_asked_for() -> None:
     _, second = set_two(pdf.address)
     without, with_ = (exercises.of_chapter(TWO[1], second, solved) for solved in (False, True))
     assert "Try." in without and "Done." not in without and "Done." in with_
+    page = '<div class="exercise">Try.</div><div class="cell">def f</div><div class="solution">Done.</div>'
+    begun, ended = ("".join(exercises.of_body(page, solved)) for solved in (False, True))
+    assert "def f" in begun and "Done." not in begun and "def f" in ended and "Done." in ended
     assert not exercises.of_chapter(TWO[0], set_two(pdf.address)[0], True)
 
 

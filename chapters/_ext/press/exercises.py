@@ -52,11 +52,15 @@ def of_chapter(page: Page, made: Sheet, solved: bool) -> str:
 
 def of_body(body: str, solved: bool) -> Iterator[str]:
     for exercise in soup(body).select("div.exercise"):
-        parts = [exercise]
-        after = exercise.find_next_sibling()
-        if solved and isinstance(after, Tag) and "solution" in classes(after):
-            parts.append(after)
-        for part in parts:
+        given, after = [exercise], exercise.find_next_sibling()
+        while isinstance(after, Tag) and "cell" in classes(after):  # a program to begin with
+            given.append(after)
+            after = after.find_next_sibling()
+        if not isinstance(after, Tag) or "solution" not in classes(after):
+            given = [exercise]
+        elif solved:
+            given.append(after)
+        for part in given:
             for link in part.find_all(
                 "a", href=re.compile(f"^(#|{re.escape(NOWHERE)})")
             ):  # the sheet has no such place

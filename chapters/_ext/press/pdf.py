@@ -38,24 +38,25 @@ SET = (
     "() => window.MathJax?.startup?.promise ? MathJax.startup.promise.then(() => document.fonts.ready).then(() => true)"
     " : false"
 )
-#: Formulas are told as TeX, and their letters, thousands of them, are no part of the structure.
+#: MathJax hides its letters from screen readers, and a print tells them nothing else of a formula. So its TeX is
+#: beside it, in white and too small to see: it is read aloud, found and copied.
 SAY = r"""() => {
   for (const item of window.MathJax?.startup?.document?.math ?? []) {
     const tex = item.math.replace(/\\[qkvp](?![A-Za-z])\s*/g, "").replace(/\\class\{[\w-]+\}/g, "");
-    item.typesetRoot.setAttribute("role", "img");
-    item.typesetRoot.setAttribute("aria-label", tex.replace(/\s+/g, " ").trim());
+    const said = document.createElement("span");
+    said.className = "pe-said";
+    said.textContent = tex.replace(/\s+/g, " ").trim();
+    item.typesetRoot.before(said);
   }
 }"""
-#: Long names in tables may break behind their signs. Tables and formulas that are wider than the page are set smaller,
-#: step by step; a word is broken last.
-FIT = r"""() => {
-  for (const cell of document.querySelectorAll("td, th")) {
-    const texts = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT), long = [];
-    while (texts.nextNode()) if (/\S{20,}/.test(texts.currentNode.data)) long.push(texts.currentNode);
-    for (const text of long) {
-      const parts = text.data.split(/(?<=[\/._:=,(\[])(?=\w)/);
-      text.replaceWith(...parts.flatMap((part, n) => (n ? [document.createElement("wbr"), part] : [part])));
-    }
+#: Pictures are cut to what they show. Tables and formulas that are wider than the page are set smaller, step by step.
+FIT = """() => {
+  for (const picture of document.querySelectorAll(".pe-still > svg")) {
+    const whole = picture.viewBox.baseVal, own = picture.getBBox(), still = picture.parentElement;
+    const left = Math.max(own.x - 2, 0), width = Math.min(own.x + own.width + 2, whole.width) - left;
+    if (width > 0.8 * whole.width || !still.style.width) continue;
+    still.style.width = `${parseFloat(still.style.width) * width / whole.width}pt`;
+    picture.setAttribute("viewBox", `${left} 0 ${width} ${whole.height}`);
   }
   for (const table of document.querySelectorAll("table")) {
     const room = table.parentElement.clientWidth + 1;
@@ -109,7 +110,7 @@ def sheet_html(made: Sheet, targets: Iterable[str], out: Path, title: str) -> st
         f'<link rel="stylesheet" href="{(HERE / "paper.css").resolve().as_uri()}">'
         f"<script>window.MathJax = {json.dumps(settings)};</script>"
         f'<script src="{static}/mathjax/tex-chtml.js"></script></head>'
-        f'<body id="top"><main>{body}</main><div class="pe-targets" aria-hidden="true">{links}</div></body></html>'
+        f'<body id="top"><div class="pe-targets" aria-hidden="true">{links}</div><main>{body}</main></body></html>'
     )
 
 

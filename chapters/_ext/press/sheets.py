@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from bs4 import Tag
+from bs4.element import NavigableString
 
 from press.pages import Page, classes, drawn, local, resolved, soup, spaced, whole
 
@@ -95,6 +96,7 @@ class Setter:
         self.folds()
         self.panels()
         self.figures()
+        self.names()
         self.evidence()
         self.anchors()
         self.redirect()
@@ -159,6 +161,19 @@ class Setter:
                     each.parent, Tag
                 ):  # letters of one size, whatever stands beside them
                     each.parent["style"] = f"width: {width * share:.0f}pt"
+
+    def names(self) -> None:
+        """A long name in a table may break behind its signs, so that its column leaves room for others."""
+        for text in [
+            text for text in self.tree.find_all(string=re.compile(r"\S{20,}")) if text.find_parent(["td", "th"])
+        ]:
+            if text.find_parent(class_="math"):
+                continue
+            first, *others = re.split(r"(?<=[/._:=,(\[])(?=\w)", str(text))
+            parts: list[Tag | NavigableString] = [NavigableString(first)]
+            for other in others:
+                parts += [self.new("<wbr/>"), NavigableString(other)]
+            text.replace_with(*parts)
 
     def evidence(self) -> None:
         """Words with a raised number; the note follows the paragraph, in small letters."""
