@@ -13,6 +13,8 @@ from press.pages import Page, classes, soup
 from press.pdf import NOWHERE, print_all, sheet_html
 from press.sheets import Sheet
 
+NUMBERED = "@page { @bottom-right { color: #666; content: counter(page); font: 8pt sans-serif; } }"
+
 
 def make(out: Path, pages: list[Page], sheets: list[Sheet], work: Path, name: str) -> list[Path]:
     """Write both sheets beside the built book.
@@ -37,7 +39,7 @@ def make(out: Path, pages: list[Page], sheets: list[Sheet], work: Path, name: st
         if not body:
             raise LookupError("these pages have no exercises")
         file = work / f"{name}-{kind}.html"
-        whole = Sheet(kind, f"<h1>{title}</h1>{body}", set(), set())
+        whole = Sheet(kind, f"<style>{NUMBERED}</style><h1>{title}</h1>{body}", set(), set())
         file.write_text(sheet_html(whole, (), out, f"Positional Encodings: {title.lower()}"), encoding="utf-8")
         made.append(file)
     print_all(made)
