@@ -10,6 +10,8 @@ from types import ModuleType, SimpleNamespace
 
 import nbformat
 import pytest
+from docutils import nodes
+from docutils.utils import new_document
 from nbformat.v4 import new_code_cell, new_notebook
 
 from tests import browser
@@ -81,6 +83,21 @@ def test_launch_buttons_need_a_repository(extension: ModuleType, clone: Callable
     assert buttons() == {"binderhub_url": "b"}
     clone("remote", "set-url", "origin", "https://github.com/owner/book")
     assert buttons() == {"binderhub_url": "b", "colab_url": "c"}
+
+
+def test_a_command_that_installs_names_the_repository_where_it_is_known(
+    extension: ModuleType, clone: Callable[..., str]
+) -> None:
+    def told() -> str:
+        document = new_document("")
+        document += nodes.literal_block("", text := f'pip install "posenc @ git+{extension.PLACE}"')
+        assert document.astext() == text
+        extension.Addressed(document).apply()
+        return document.astext()
+
+    assert "OWNER/REPOSITORY" in told()
+    clone("remote", "add", "origin", "https://github.com/owner/book")
+    assert told() == 'pip install "posenc @ git+https://github.com/owner/book"'
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 extension("stamp")  # which puts chapters/_ext where modules are found
-from press import claims, epub, exercises, machines, markdown, pages, pdf, sheets  # noqa: E402
+from press import claims, epub, exercises, forms, machines, markdown, pages, pdf, sheets, symbols  # noqa: E402
 
 COMMANDS = {
     "q": [r"\class{tex-query}{#1}", 1],
@@ -196,13 +196,14 @@ TWO = [pages.Page("chapters/a", "One", "1", "Part"), pages.Page("chapters/b", "T
 def set_two(address: Any, notes: str = "", live: str = "") -> list[sheets.Sheet]:
     known = {page.name for page in TWO}
     texts = zip(TWO, (FIRST, SECOND), strict=True)
-    return [sheets.sheet(p.name, text, known, address=address, notes=notes, live=live) for p, text in texts]
+    paged = address is pdf.address
+    return [sheets.sheet(p, text, known, address=address, notes=notes, live=live, paged=paged) for p, text in texts]
 
 
 def test_a_sheet_has_open_folds_pictures_and_notes_and_no_dead_field() -> None:
     first, second = set_two(epub.address, live="https://x.org/")
     assert "Because." in first.body and not re.search("<details|<summary|<button|pe-proof|notes", first.body)
-    assert "Code on the page, 2 lines." in first.body and "a = 1" not in first.body
+    assert "a = 1" not in first.body
     panel = first.body[first.body.index("<figure") : first.body.index("</figure>")]
     assert 'd="panel"' in panel and "viewBox" in panel and "chevron" not in first.body  # each drawing in its own place
     assert 'href="https://x.org/chapters/a.html#explore-a"' in panel
@@ -211,6 +212,62 @@ def test_a_sheet_has_open_folds_pictures_and_notes_and_no_dead_field() -> None:
     assert 'href="b.xhtml#there"' in first.body and 'href="https://x.org/chapters/c.html"' in first.body
     assert {"there", "two", "ex", "chapters-b-solution-0"} <= second.anchors
     assert sheets.headings(second.body) == [(1, "2. Two", "two"), (2, "There", "there")]
+
+
+def test_figures_are_numbered_and_a_picture_has_what_it_shows_as_its_caption() -> None:
+    page = (
+        '<article><div class="pe-figure"><svg aria-label="A line &lt; 1." viewBox="0 0 9 9"></svg></div>'
+        '<figure class="pe-panel"><figcaption class="pe-title">P</figcaption></figure></article>'
+    )
+    numbered = sheets.sheet(pages.Page("chapters/a", "A", "7"), page, {"chapters/a"}, address=epub.address).body
+    assert '<b class="pe-fig">Figure 7.1.</b> A line &lt; 1.</figcaption></figure>' in numbered
+    assert '<span class="pe-fig">Figure 7.2. </span>P' in numbered
+
+
+def test_a_reference_to_another_chapter_has_room_for_the_number_of_its_page() -> None:
+    first, second = (made.body for made in set_two(pdf.address))
+    assert 'href="https://book.invalid/chapters/b#there!p"' in first and "#note-1!p" not in first
+    assert second.count("!p") == 1
+    text = FIRST.replace("<p>It costs", '<p><a href="b.html#there">again</a> It costs')
+    again = sheets.sheet(TWO[0], text, {"chapters/a", "chapters/b"}, address=pdf.address, paged=True)
+    assert again.body.count("!p") == 1  # once in a paragraph
+
+
+@pytest.mark.parametrize(
+    ("formula", "found"),
+    [("d/2", True), (r"\frac{d}{2}", True), ("d_v + e", False), (r"\operatorname{diag} x", False), (r"\q{d}^2", True)],
+)
+def test_a_symbol_is_found_in_formulas_and_not_in_words_or_under_an_index(formula: str, found: bool) -> None:
+    assert symbols.has(symbols.tokens(formula), symbols.tokens("d")) == found
+
+
+def test_the_index_of_symbols_leads_to_their_first_formula_in_each_chapter() -> None:
+    notation = (
+        '<article><section id="notation"><h2>Sizes</h2><table><thead><tr><th>symbol</th><th>meaning</th></tr></thead>'
+        '<tbody><tr><td><span class="math">\\(x, y\\)</span></td><td>any</td></tr></tbody></table></section></article>'
+    )
+    three = [*TWO, pages.Page("chapters/notation", "Notation")]
+    made = [*set_two(epub.address), sheets.Sheet("chapters/notation", notation, set(), set())]
+    index = symbols.sheet(three, made, epub.address, paged=False)
+    assert index is not None and len(index.links) == 1
+    (place,) = index.links
+    assert place.page == "chapters/b" and f'id="{place.anchor}"' in made[1].body and ">2</a></td>" in index.body
+    assert symbols.sheet(TWO, made[:2], epub.address, paged=False) is None
+
+
+def test_the_first_page_leads_to_the_forms_that_are_there(tmp_path: Path) -> None:
+    page = tmp_path / "chapters/index.html"
+    page.parent.mkdir()
+    page.write_text('<p>Get it. <span class="pe-forms"></span></p>')
+    forms.offer(tmp_path)
+    assert "href" not in page.read_text()
+    (tmp_path / "positional-encodings.epub").write_bytes(bytes(3_300_000))
+    forms.offer(tmp_path)
+    forms.offer(tmp_path)
+    assert page.read_text().count('<a href="../positional-encodings.epub">EPUB</a> (3.3 MB)') == 1
+    (tmp_path / "positional-encodings.epub").unlink()
+    forms.offer(tmp_path)
+    assert "href" not in page.read_text()
 
 
 def test_without_an_address_on_the_web_a_sheet_leads_only_into_the_book() -> None:
@@ -223,10 +280,13 @@ def test_an_epub_is_whole(tmp_path: Path) -> None:
     epub.make(TWO, set_two(epub.address, epub.NOTE), target, title="Book: a", author="A & B", about="Now.", colours="")
     with zipfile.ZipFile(target) as archive:
         assert archive.namelist()[0] == "mimetype" and archive.infolist()[0].compress_type == zipfile.ZIP_STORED
-        files = {name: archive.read(name).decode() for name in archive.namelist() if name.startswith("book/")}
-    assert not list(epub.faults(files))
+        assert archive.read("book/cover.png").startswith(b"\x89PNG")
+        names = [name for name in archive.namelist() if name.startswith("book/") and not name.endswith(".png")]
+        files = {name: archive.read(name).decode() for name in names}
+    assert not list(epub.faults({**files, "book/cover.png": ""}))
     assert 'class="tex-query"' in files["book/b.xhtml"] and "<mo>&lt;</mo>" in files["book/b.xhtml"]
     assert 'epub:type="noteref"' in files["book/a.xhtml"] and 'epub:type="footnote"' in files["book/a.xhtml"]
+    assert 'alttext="x &lt; 1"' in files["book/b.xhtml"] and "cover.png" in files["book/cover.xhtml"]
     assert 'properties="mathml"' in files["book/package.opf"] and 'href="b.xhtml#there"' in files["book/nav.xhtml"]
 
 
@@ -254,6 +314,9 @@ def test_a_sheet_of_exercises_has_solutions_only_if_asked_for() -> None:
     _, second = set_two(pdf.address)
     without, with_ = (exercises.of_chapter(TWO[1], second, solved) for solved in (False, True))
     assert "Try." in without and "Done." not in without and "Done." in with_
+    page = '<div class="exercise">Try.</div><div class="cell">def f</div><div class="solution">Done.</div>'
+    begun, ended = ("".join(exercises.of_body(page, solved)) for solved in (False, True))
+    assert "def f" in begun and "Done." not in begun and "def f" in ended and "Done." in ended
     assert not exercises.of_chapter(TWO[0], set_two(pdf.address)[0], True)
 
 
@@ -267,6 +330,7 @@ def test_prints_are_joined_with_links_bookmarks_numbers_and_structure(
     pdf.make(tmp_path, TWO, set_two(pdf.address), target, tmp_path / "work", title="Book: a", author="A", about="Now.")
     reader = pypdf.PdfReader(target)
     assert len(reader.pages) == 4  # title, contents, two chapters
+    assert "p. 2" in reader.pages[2].extract_text() and "p. 1" in reader.pages[3].extract_text()
     links = [a.get_object() for page in reader.pages for a in page.get("/Annots", ())]
     places = [reader.get_page_number(link["/Dest"][0].get_object()) for link in links]
     assert sorted(set(places)) == [2, 3] and not any("/A" in link for link in links)

@@ -1,6 +1,7 @@
 """What the parts need of one another, tried without the rest; `lint-imports` in `make check` reads who imports whom."""
 
 import importlib
+import json
 import os
 import re
 import shutil
@@ -133,6 +134,25 @@ def test_the_version_is_the_one_that_is_cited_and_told() -> None:
     assert newest is not None
     assert posenc.__version__ == cited["version"] == newest[1]
     assert str(cited["date-released"]) == newest[2]
+
+
+def test_the_archive_is_told_what_the_citation_says() -> None:
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    told = json.loads((ROOT / ".zenodo.json").read_text(encoding="utf-8"))
+    assert (told["title"], told["keywords"]) == (cited["title"], cited["keywords"])
+    assert told["description"] == " ".join(cited["abstract"].split()) and told["license"] in cited["license"]
+    assert [each["name"] for each in told["creators"]] == [each["name"] for each in cited["authors"]]
+
+
+def test_pages_install_extras_that_there_are() -> None:
+    lines = [
+        line
+        for page in ("api.md", "index.ipynb")
+        for line in re.findall(
+            r'pip install \\?"posenc\[(\w+)\] @ git\+https', (ROOT / "chapters" / page).read_text("utf-8")
+        )
+    ]
+    assert len(lines) == 2 and set(lines) <= set(EXTRAS)
 
 
 def test_the_picture_names_all_that_the_layers_name() -> None:

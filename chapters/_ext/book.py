@@ -1,6 +1,7 @@
 """What the book needs to find out while it is built: a Sphinx extension.
 
 - The launch buttons follow the git remote, so that a fork's book opens the fork's notebooks.
+- So do commands that install the package: they name a place, OWNER/REPOSITORY, for the address.
 - Tables of what was checked are set from `chapters/checked`, where the tests keep them.
 - MathJax is copied into the page's own folder: a page asks no other host for anything.
 """
@@ -37,6 +38,7 @@ from stamp import key
 from posenc.pictures.table import Table
 
 ROOT = Path(__file__).resolve().parents[2]
+PLACE = "https://github.com/OWNER/REPOSITORY"
 logger = logging.getLogger(__name__)
 
 
@@ -126,6 +128,18 @@ def bars(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[
     for n, line in enumerate(lines):
         parts = line.split("`")
         lines[n] = "`".join(part if k % 2 else part.replace("|", r"\|") for k, part in enumerate(parts))
+
+
+class Addressed(SphinxTransform):
+    """In a command that installs the package, the address of this repository, where it is known."""
+
+    default_priority = 400
+
+    def apply(self, **kwargs: Any) -> None:
+        for literal in [each for each in self.document.findall(nodes.literal_block) if PLACE in each.astext()]:
+            if found := repository():
+                literal.rawsource = literal.astext().replace(PLACE, found[0])
+                literal.children = [nodes.Text(literal.rawsource)]
 
 
 class Checked(SphinxDirective):
@@ -304,6 +318,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.add_config_value("book_version", hashlib.sha256(Path(__file__).read_bytes()).hexdigest(), "env")
     app.add_directive("checked", Checked)
     app.add_post_transform(PanelFirst)
+    app.add_transform(Addressed)
     app.add_transform(PanelLinks)
     app.add_post_transform(PanelsThere)
     site(app)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from docutils import nodes
-from press import machines
+from press import forms, machines
 from press.markdown import markdown
 from press.pages import Page
 from search import order, title
@@ -39,6 +39,7 @@ def finish(app: Sphinx, exception: Exception | None) -> None:
     for path in (out / "chapters").glob("*.md"):
         if f"chapters/{path.stem}" not in app.env.found_docs:
             path.unlink()
+    forms.offer(out)
     parts = captions(app)
     pages = [Page(name, *title(app, name), parts.get(name, "")) for name in order(app)]
     try:

@@ -11,11 +11,10 @@ from pathlib import Path
 
 import yaml
 
-from press import epub, exercises, pdf
+from press import epub, exercises, forms, pdf, symbols
+from press.forms import NAME
 from press.pages import HTML, ROOT, Page, book
 from press.sheets import Sheet, sheet
-
-NAME = "positional-encodings"
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -29,6 +28,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         for path in write(args.form, args.book, args.only or [], args.live):
             print(f"{path} ({path.stat().st_size / 1e6:.1f} MB)")
+        forms.offer(args.book)
     except (FileNotFoundError, LookupError, ValueError, pdf.CannotPrint, epub.CannotConvert) as error:
         print(f"the {args.form} is not written: {error}", file=sys.stderr)
         return 1
@@ -58,12 +58,14 @@ def write(form: str, out: Path, only: list[str], live: str) -> list[Path]:
     if form == "epub":
         target = out / f"{NAME}.epub"
         made = [set_(page, out, pages, live, epub.address, epub.NOTE) for page in pages]
+        pages, made = indexed(pages, made, epub.address, paged=False)
         colours = epub.colours((out / "_static/pygments.css").read_text(encoding="utf-8"))
         epub.make(pages, made, target, title=title, author=author, about=about(live), colours=colours)
         return [target]
     made = [set_(page, out, pages, live, pdf.address) for page in pages]
     if form == "sheet":
         return exercises.make(out, pages, made, work, NAME)
+    pages, made = indexed(pages, made, pdf.address, paged=True)
     target = out / f"{NAME}.pdf"
     pdf.make(out, pages, made, target, work, title=title, author=author, about=about(live))
     return [target]
@@ -71,7 +73,16 @@ def write(form: str, out: Path, only: list[str], live: str) -> list[Path]:
 
 def set_(page: Page, out: Path, pages: list[Page], live: str, address: pdf.Address, notes: str = "") -> Sheet:
     text = (out / f"{page.name}.html").read_text(encoding="utf-8")
-    return sheet(page.name, text, {each.name for each in pages}, address=address, live=live, notes=notes)
+    known, paged = {each.name for each in pages}, address is pdf.address
+    return sheet(page, text, known, address=address, live=live, notes=notes, paged=paged)
+
+
+def indexed(
+    pages: list[Page], sheets: list[Sheet], address: pdf.Address, paged: bool
+) -> tuple[list[Page], list[Sheet]]:
+    """The pages with an index of symbols behind them, where notation is among them."""
+    index = symbols.sheet(pages, sheets, address, paged)
+    return ([*pages, symbols.PAGE], [*sheets, index]) if index else (pages, sheets)
 
 
 def about(live: str) -> str:
@@ -80,7 +91,8 @@ def about(live: str) -> str:
 
     where = f'The pages whose panels move are at <a href="{html.escape(live)}">{html.escape(live)}</a>.' if live else ""
     today = datetime.date.today().strftime("%-d %B %Y") if os.name != "nt" else str(datetime.date.today())
-    return f"Version {__version__}, {today}. Code is printed where the text needs it; the rest is on the pages. {where}"
+    code = "Code is printed where the text needs it; what draws pictures and checks sentences is on the pages."
+    return f"Version {__version__}, {today}. {code} {where}"
 
 
 if __name__ == "__main__":

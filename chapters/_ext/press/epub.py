@@ -15,7 +15,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from xml.etree import ElementTree
 
-from press.pages import ROOT, Page, macros, soup, tex
+from press.cover import cover
+from press.pages import ROOT, Page, expanded, macros, quietly, soup, tex
 from press.sheets import Link, Sheet, headings
 
 HERE = Path(__file__).parent
@@ -34,7 +35,10 @@ require(path + '/node-main.js').init({
 """
 BARE = re.compile(r"&(?!(?:amp|lt|gt|quot|#\d+|#x[0-9a-fA-F]+);)")
 #: Attributes that are not of XHTML, or mean nothing on paper.
-DROPPED = re.compile(r' (?:tabindex|popover|aria-expanded|scope|role="list(?:item)?"|start)="[^"]*"')
+DROPPED = re.compile(r' (?:(?:tabindex|popover|aria-expanded|scope)="[^"]*"|role="(?:list(?:item)?|doc-biblioentry)")')
+
+
+TAG = re.compile(r"<[A-Za-z][^<>]*>")
 
 
 class CannotConvert(Exception):
@@ -85,8 +89,11 @@ def with_mathml(bodies: list[str]) -> list[str]:
     """Pages whose formulas are MathML. All are converted at once: starting MathJax takes longer than a formula."""
     trees = [soup(body) for body in bodies]
     places = [element for tree in trees for element in tree.select(".math")]
-    made = mathml([(tex(element), element.name == "div") for element in places])
-    for number, element in enumerate(places):
+    sources = [tex(element) for element in places]
+    made = mathml([(source, element.name == "div") for source, element in zip(sources, places, strict=True)])
+    for number, (source, element) in enumerate(zip(sources, places, strict=True)):
+        said = html.escape(quietly(expanded(source, macros())))  # for a reader who has no MathML
+        made[number] = made[number].replace("<math ", f'<math alttext="{said}" ', 1)
         for text in element.find_all(string=True):
             if text.parent is element:
                 text.extract()
@@ -101,11 +108,12 @@ def with_mathml(bodies: list[str]) -> list[str]:
 def xhtml(title: str, body: str, kind: str = "chapter") -> str:
     """A page of XHTML. What HTML allows and XML does not is mended."""
     body = re.sub(r"<(/?)article\b[^>]*>", r"<\1section>", body)
+    body = TAG.sub(lambda tag: DROPPED.sub("", tag[0]), body)
     return (
         '<?xml version="1.0" encoding="utf-8"?>\n<!DOCTYPE html>\n'
         '<html xmlns="http://www.w3.org/1999/xhtml" xmlns:epub="http://www.idpf.org/2007/ops" lang="en" xml:lang="en">'
         f'<head><title>{html.escape(title)}</title><link rel="stylesheet" type="text/css" href="book.css"/></head>'
-        f'<body epub:type="{kind}">{BARE.sub("&amp;", DROPPED.sub("", body))}</body></html>\n'
+        f'<body epub:type="{kind}">{BARE.sub("&amp;", body)}</body></html>\n'
     )
 
 
@@ -147,8 +155,10 @@ def package(pages: list[Page], title: str, author: str, identity: str, bodies: d
     """The list of all files, their order, and what the book is."""
     items = ['<item id="nav" href="nav.xhtml" media-type="application/xhtml+xml" properties="nav"/>',
              '<item id="css" href="book.css" media-type="text/css"/>',
+             '<item id="cover-picture" href="cover.png" media-type="image/png" properties="cover-image"/>',
+             '<item id="cover" href="cover.xhtml" media-type="application/xhtml+xml"/>',
              '<item id="title" href="title.xhtml" media-type="application/xhtml+xml"/>']  # fmt: skip
-    spine = ['<itemref idref="title"/>', '<itemref idref="nav"/>']
+    spine = ['<itemref idref="cover"/>', '<itemref idref="title"/>', '<itemref idref="nav"/>']
     for page in pages:
         stem, body = page.name.rpartition("/")[2], bodies[page.name]
         has = [name for name, sign in (("mathml", "<math"), ("svg", "<svg")) if sign in body]
@@ -207,18 +217,22 @@ def make(
     front = f"<h1>{html.escape(name)}</h1><p>{html.escape(sub)}</p><p>{html.escape(author)}</p><p>{about}</p>"
     files = {
         "book/package.opf": package(pages, title, author, str(uuid.uuid5(uuid.NAMESPACE_URL, title)), bodies),
+        "book/cover.xhtml": xhtml(
+            title, f'<img class="pe-cover" src="cover.png" alt="{html.escape(title)}"/>', "cover"
+        ),
         "book/title.xhtml": xhtml(title, front, "titlepage"),
         "book/nav.xhtml": xhtml("Contents", listed(pages, sections), "frontmatter"),
         "book/book.css": (HERE / "epub.css").read_text(encoding="utf-8") + colours,
         **{f"book/{file_of(page)}": text for page, text in bodies.items()},
     }
-    if problems := list(faults(files)):
+    if problems := list(faults({**files, "book/cover.png": ""})):
         raise ValueError(f"the book is not well-formed: {'; '.join(problems[:5])}")
     with zipfile.ZipFile(target, "w") as archive:
         archive.writestr("mimetype", "application/epub+zip", zipfile.ZIP_STORED)  # first, and as it is
         archive.writestr("META-INF/container.xml", CONTAINER, zipfile.ZIP_DEFLATED)
         for path, text in files.items():
             archive.writestr(path, text, zipfile.ZIP_DEFLATED)
+        archive.writestr("book/cover.png", cover(title), zipfile.ZIP_STORED)
 
 
 def faults(files: dict[str, str]) -> Iterator[str]:

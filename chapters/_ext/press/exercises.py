@@ -13,6 +13,8 @@ from press.pages import Page, classes, soup
 from press.pdf import NOWHERE, print_all, sheet_html
 from press.sheets import Sheet
 
+NUMBERED = "@page { @bottom-right { color: #666; content: counter(page); font: 8pt sans-serif; } }"
+
 
 def make(out: Path, pages: list[Page], sheets: list[Sheet], work: Path, name: str) -> list[Path]:
     """Write both sheets beside the built book.
@@ -37,7 +39,7 @@ def make(out: Path, pages: list[Page], sheets: list[Sheet], work: Path, name: st
         if not body:
             raise LookupError("these pages have no exercises")
         file = work / f"{name}-{kind}.html"
-        whole = Sheet(kind, f"<h1>{title}</h1>{body}", set(), set())
+        whole = Sheet(kind, f"<style>{NUMBERED}</style><h1>{title}</h1>{body}", set(), set())
         file.write_text(sheet_html(whole, (), out, f"Positional Encodings: {title.lower()}"), encoding="utf-8")
         made.append(file)
     print_all(made)
@@ -52,13 +54,20 @@ def of_chapter(page: Page, made: Sheet, solved: bool) -> str:
 
 def of_body(body: str, solved: bool) -> Iterator[str]:
     for exercise in soup(body).select("div.exercise"):
-        parts = [exercise]
-        after = exercise.find_next_sibling()
-        if solved and isinstance(after, Tag) and "solution" in classes(after):
-            parts.append(after)
-        for part in parts:
+        given, after = [exercise], exercise.find_next_sibling()
+        while isinstance(after, Tag) and "cell" in classes(after):  # a program to begin with
+            given.append(after)
+            after = after.find_next_sibling()
+        if not isinstance(after, Tag) or "solution" not in classes(after):
+            given = [exercise]
+        elif solved:
+            given.append(after)
+        for part in given:
             for link in part.find_all(
                 "a", href=re.compile(f"^(#|{re.escape(NOWHERE)})")
             ):  # the sheet has no such place
-                link.unwrap()
+                if "pe-page" in classes(link):
+                    link.decompose()
+                else:
+                    link.unwrap()
             yield str(part)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -154,6 +155,7 @@ def local(link: str) -> bool:
 # ---- formulas --------------------------------------------------------------------------------------------------------
 
 
+@cache
 def macros() -> dict[str, str | list[Any]]:
     """The book's own commands of TeX, from `_config.yml`."""
     config = yaml.safe_load((ROOT / "_config.yml").read_text(encoding="utf-8"))

@@ -6,6 +6,7 @@ any sheet leads to, and links between sheets, which have an address that nobody 
 
 from __future__ import annotations
 
+import base64
 import html
 import io
 import json
@@ -19,8 +20,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from press.cover import code
 from press.pages import Page, macros
-from press.sheets import Link, Sheet, headings
+from press.sheets import BARE, PAGED, Link, Sheet, headings
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -36,7 +38,40 @@ SET = (
     "() => window.MathJax?.startup?.promise ? MathJax.startup.promise.then(() => document.fonts.ready).then(() => true)"
     " : false"
 )
+#: MathJax hides its letters from screen readers, and a print tells them nothing else of a formula. So its TeX is
+#: beside it, in white and too small to see: it is read aloud, found and copied.
+SAY = r"""() => {
+  for (const item of window.MathJax?.startup?.document?.math ?? []) {
+    const tex = item.math.replace(/\\[qkvp](?![A-Za-z])\s*/g, "").replace(/\\class\{[\w-]+\}/g, "");
+    const said = document.createElement("span");
+    said.className = "pe-said";
+    said.textContent = tex.replace(/\s+/g, " ").trim();
+    item.typesetRoot.before(said);
+  }
+}"""
+#: Pictures are cut to what they show. Tables and formulas that are wider than the page are set smaller, step by step.
+FIT = """() => {
+  for (const picture of document.querySelectorAll(".pe-still > svg")) {
+    const whole = picture.viewBox.baseVal, own = picture.getBBox(), still = picture.parentElement;
+    const left = Math.max(own.x - 2, 0), width = Math.min(own.x + own.width + 2, whole.width) - left;
+    if (width > 0.8 * whole.width || !still.style.width) continue;
+    still.style.width = `${parseFloat(still.style.width) * width / whole.width}pt`;
+    picture.setAttribute("viewBox", `${left} 0 ${width} ${whole.height}`);
+  }
+  for (const table of document.querySelectorAll("table")) {
+    const room = table.parentElement.clientWidth + 1;
+    for (let step = 1; table.offsetWidth > room && step < 5; step++) table.dataset.fit = step;
+  }
+  for (const formula of document.querySelectorAll("div.math mjx-container")) {
+    const line = formula.parentElement, own = formula.querySelector("mjx-math");
+    const number = line.querySelector(".eqno");
+    const room = line.clientWidth - (number ? number.offsetWidth + 8 : 0);
+    if (own && own.scrollWidth > room) formula.style.fontSize = `${Math.max(0.6, room / own.scrollWidth) * 100}%`;
+  }
+}"""
+COLUMN = 605  # pixels: what @page leaves of the width of A4
 FOOT = 34.0  # points from the lower edge
+SMALL = 6.6  # points, the numbers of pages behind references
 MARGINS = 70.9  # points: 25 mm, as in paper.css
 
 
@@ -71,12 +106,20 @@ def sheet_html(made: Sheet, targets: Iterable[str], out: Path, title: str) -> st
     static = (out / "_static").resolve().as_uri()
     return (
         '<!doctype html><html lang="en" data-theme="light"><head><meta charset="utf-8">'
-        f'<title>{html.escape(title)}</title><link rel="stylesheet" href="{static}/pygments.css">'
+        f'<title>{html.escape(title)}</title><link rel="stylesheet" href="{static}/pygments.css">{fonts(out)}'
         f'<link rel="stylesheet" href="{(HERE / "paper.css").resolve().as_uri()}">'
         f"<script>window.MathJax = {json.dumps(settings)};</script>"
         f'<script src="{static}/mathjax/tex-chtml.js"></script></head>'
-        f'<body id="top"><main>{body}</main><div class="pe-targets" aria-hidden="true">{links}</div></body></html>'
+        f'<body id="top"><div class="pe-targets" aria-hidden="true">{links}</div><main>{body}</main></body></html>'
     )
+
+
+def fonts(out: Path) -> str:
+    """The letters of the site, so that the print is the same on any machine."""
+    style = out / "_static/book.css"
+    rules = re.findall(r"@font-face \{.*?\}", style.read_text(encoding="utf-8")) if style.exists() else []
+    base = (out / "_static/fonts").resolve().as_uri()
+    return f"<style>{''.join(rules).replace('fonts/', f'{base}/')}</style>"
 
 
 def chromium() -> str | None:
@@ -106,11 +149,14 @@ def print_all(files: list[Path]) -> None:
 def print_with(browser: Browser, files: list[Path]) -> None:
     """Print HTML files with a browser that runs."""
     for number, file in enumerate(files, 1):
-        page = browser.new_page()
+        page = browser.new_page(viewport={"width": COLUMN, "height": 930})
         page.set_default_timeout(PATIENCE)
         page.goto(file.as_uri(), wait_until="load")
+        page.emulate_media(media="print")
         if "tex-chtml" in file.read_text(encoding="utf-8"):
             page.wait_for_function(SET)
+            page.evaluate(SAY)
+        page.evaluate(FIT)
         page.pdf(path=file.with_suffix(".pdf"), prefer_css_page_size=True, print_background=True, tagged=True)
         page.close()
         print(f"\r{number} of {len(files)} printed: {file.stem:24}", end="", file=sys.stderr, flush=True)
@@ -145,7 +191,9 @@ def number(prints: list[Printed]) -> None:
         first += len(printed.reader.pages)
 
 
-def contents(title: str, prints: list[Printed], sections: dict[str, list[tuple[int, str, str]]], about: str) -> str:
+def contents(
+    out: Path, title: str, prints: list[Printed], sections: dict[str, list[tuple[int, str, str]]], about: str
+) -> str:
     """The title page and the contents, as HTML."""
     name, _, sub = title.partition(": ")
     lines, part = [], ""
@@ -163,9 +211,11 @@ def contents(title: str, prints: list[Printed], sections: dict[str, list[tuple[i
     style = (HERE / "paper.css").resolve().as_uri()
     return (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{html.escape(title)}</title>'
-        f'<link rel="stylesheet" href="{style}"></head><body><div class="pe-cover"><h1>{html.escape(name)}</h1>'
-        f'<p class="pe-sub">{html.escape(sub)}</p><p class="pe-made">{about}</p></div>'
-        f'<div class="pe-contents"><h1>Contents</h1>{"".join(lines)}</div></body></html>'
+        f'{fonts(out)}<link rel="stylesheet" href="{style}"></head><body><div class="pe-cover">'
+        f'<h1>{html.escape(name)}</h1><p class="pe-sub">{html.escape(sub)}</p>'
+        f'<img alt="" src="data:image/png;base64,{base64.b64encode(code()).decode()}">'
+        f'<p class="pe-made">{about}</p></div><h1 class="pe-contents-title">Contents</h1>'
+        f'<div class="pe-contents">{"".join(lines)}</div></body></html>'
     )
 
 
@@ -203,15 +253,20 @@ def join(
     }
     places |= {(printed.page.name, ""): (begins + printed.first - 1, 842.0) for printed in prints}
     owners = [""] * begins + [printed.page.name for printed in prints for _ in printed.reader.pages]
-    for page, owner in zip(writer.pages, owners, strict=True):
+    drawn: dict[int, list[bytes]] = defaultdict(list)
+    for n, (page, owner) in enumerate(zip(writer.pages, owners, strict=True)):
         for link in _links(page):
-            if (found := places.get(_target(link, owner))) is not None:
+            target, sign = _target(link, owner)
+            if (found := places.get(target)) is not None:
                 link.pop("/A", None)
                 link[NameObject("/Dest")] = _destination(writer, *found)
+                if sign is not None:
+                    left, low = (float(link["/Rect"][side]) for side in (0, 1))
+                    drawn[n].append(_text(left, f"{sign}{found[0] - begins + 1}", low, SMALL))
             elif NOWHERE in str(link.get("/A", "")):
                 link.pop("/A")  # a place without a box of its own, which no reader could see
     _structure(writer, [front, *(printed.reader for printed in prints)])
-    _feet(writer, begins, prints, owners, title.partition(":")[0])
+    _feet(writer, begins, prints, owners, title.partition(":")[0], drawn)
     _outline(writer, begins, prints, sections)
     writer.set_page_label(page_index_from=0, page_index_to=begins - 1, style=PageLabelStyle.LOWERCASE_ROMAN)
     writer.set_page_label(page_index_from=begins, page_index_to=len(writer.pages) - 1, style=PageLabelStyle.DECIMAL)
@@ -232,15 +287,19 @@ def _links(page: Any) -> Iterator[Any]:
             yield found
 
 
-def _target(link: Any, owner: str) -> tuple[str, str]:
-    """The page and the id that a link leads to; nothing for one that leads out of the book."""
+def _target(link: Any, owner: str) -> tuple[tuple[str, str], str | None]:
+    """The page and the id that a link leads to; nothing for one that leads out of the book.
+
+    Also what is to be written before the number of the page, where the link is room for it.
+    """
     action = link.get("/A")
     uri = str(action.get_object().get("/URI", "")) if action is not None else ""
     if uri.startswith(NOWHERE):
         page, _, anchor = uri.removeprefix(NOWHERE).partition("#")
-        return page, anchor
+        sign = "p. " if anchor.endswith(PAGED) else "" if anchor.endswith(BARE) else None
+        return (page, anchor.removesuffix(PAGED).removesuffix(BARE)), sign
     named = link.get("/Dest") or (action.get_object().get("/D") if action is not None else None)
-    return (owner, str(named).lstrip("/")) if isinstance(named, str) else ("", "")
+    return (owner, str(named).lstrip("/")) if isinstance(named, str) else ("", ""), None
 
 
 def _destination(writer: PdfWriter, page: int, top: float) -> Any:
@@ -270,8 +329,15 @@ def _outline(
                 )
 
 
-def _feet(writer: PdfWriter, begins: int, prints: list[Printed], owners: list[str], title: str) -> None:
-    """The title of the chapter and the number of the page, below each page of the book."""
+def _feet(
+    writer: PdfWriter,
+    begins: int,
+    prints: list[Printed],
+    owners: list[str],
+    title: str,
+    drawn: dict[int, list[bytes]],
+) -> None:
+    """The title of the chapter and the number of the page, below each page of the book; and what else it is given."""
     from pypdf.generic import ArrayObject, DictionaryObject, NameObject, StreamObject
 
     font = writer._add_object(DictionaryObject({
@@ -290,7 +356,7 @@ def _feet(writer: PdfWriter, begins: int, prints: list[Printed], owners: list[st
             continue
         shown, width = str(n - begins + 1), float(page.mediabox.width)
         right = width - MARGINS - 4.45 * len(shown)  # a digit of Helvetica is 0.556 wide
-        foot = _text(MARGINS, heads[owners[n]] or title) + _text(right, shown)
+        foot = b"".join(drawn[n]) + _text(MARGINS, heads[owners[n]] or title) + _text(right, shown)
         held = page["/Contents"].get_object()
         parts = list(held) if isinstance(held, ArrayObject) else [page.raw_get("/Contents")]
         page[NameObject("/Contents")] = ArrayObject([saved, *parts, stream(b"\nQ\n/Artifact BMC\n" + foot + b"EMC\n")])
@@ -299,9 +365,9 @@ def _feet(writer: PdfWriter, begins: int, prints: list[Printed], owners: list[st
         fonts[NameObject("/PeFoot")] = font
 
 
-def _text(x: float, words: str) -> bytes:
+def _text(x: float, words: str, y: float = FOOT, size: float = 8.0) -> bytes:
     escaped = re.sub(rb"([\\()])", rb"\\\1", words.encode("cp1252", "replace"))
-    return b"BT /PeFoot 8 Tf 0.4 g %.2f %.2f Td (%s) Tj ET\n" % (x, FOOT, escaped)
+    return b"BT /PeFoot %.1f Tf 0.4 g %.2f %.2f Td (%s) Tj ET\n" % (size, x, y, escaped)
 
 
 # ---- the structure that screen readers use ---------------------------------------------------------------------------
@@ -406,7 +472,7 @@ def make(
     prints = [Printed(page, PdfReader(file.with_suffix(".pdf"))) for page, file in zip(pages, files, strict=True)]
     number(prints)
     front = work / "front-matter.html"
-    front.write_text(contents(title, prints, sections, about), encoding="utf-8")
+    front.write_text(contents(out, title, prints, sections, about), encoding="utf-8")
     print_all([front])
     writer = join(PdfReader(front.with_suffix(".pdf")), prints, sections, title, author)
     held = io.BytesIO()  # a file would be written to in a million small pieces

@@ -1,4 +1,4 @@
-"""A page set for reading without scripts: folds are open, panels are pictures, evidence stands in notes."""
+"""A page set for reading without scripts: folds are open, panels are numbered pictures, evidence stands in notes."""
 
 from __future__ import annotations
 
@@ -7,11 +7,20 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from bs4 import Tag
+from bs4.element import NavigableString
 
-from press.pages import classes, drawn, local, resolved, soup, spaced, whole
+from press.pages import Page, classes, drawn, local, resolved, soup, spaced, whole
 
 #: Elements that an evidence note or a panel's link follows.
 HOLDERS = ("p", "ul", "ol", "dl", "table", "blockquote", "h1", "h2", "h3", "h4")
+#: What a reference with the number of its page is given once in.
+PLACES = ("p", "li", "td", "th", "dd", "dt", "figcaption")
+#: Pages in the order of the alphabet, or so long that a page's number says little: a reference to them has none.
+LISTS = ("chapters/bibliography", "chapters/glossary", "chapters/api", "chapters/api_audit")
+#: What an address ends with that is room for the number of its page.
+PAGED, BARE = "!p", "!n"
+LABEL = re.compile(r'\baria-label="([^"]*)"')
+WIDTH = re.compile(r'\bviewBox="0 0 ([\d.]+) ')
 
 
 @dataclass(frozen=True)
@@ -37,38 +46,57 @@ class Sheet:
 
 
 def sheet(
-    name: str, page: str, known: set[str], *, address: Callable[[Link], str], live: str = "", notes: str = ""
+    page: Page,
+    text: str,
+    known: set[str],
+    *,
+    address: Callable[[Link], str],
+    live: str = "",
+    notes: str = "",
+    paged: bool = False,
 ) -> Sheet:
     """A built page, set for reading without scripts.
 
     Args:
-        name: Of the page, such as "chapters/rope".
-        page: Its HTML.
+        page: The page.
+        text: Its HTML.
         known: The names of all pages that are set. Links to others lead to the live book, if there is one.
         address: What the address of a place in the book is, in the form that is made.
         live: The address of the book on the web, with a slash at its end. Default: it is not known.
         notes: Attributes of a note, as EPUB wants them. Default: none.
+        paged: Leave room for the number of the page behind a reference to another chapter.
     """
-    tree, drawings = drawn(page)
-    made = Setter(name, tree, known, address, live, notes)
+    tree, drawings = drawn(text)
+    made = Setter(page, tree, drawings, known, address, live, notes, paged)
     made.set()
     body = whole(tree, drawings)
-    return Sheet(name, body, {str(each["id"]) for each in tree.find_all(id=True)}, made.links)
+    return Sheet(page.name, body, {str(each["id"]) for each in tree.find_all(id=True)}, made.links)
 
 
 class Setter:
     """Changes the tree of a page, one kind of thing after the other."""
 
     def __init__(
-        self, name: str, tree: Tag, known: set[str], address: Callable[[Link], str], live: str, notes: str
+        self,
+        page: Page,
+        tree: Tag,
+        drawings: list[str],
+        known: set[str],
+        address: Callable[[Link], str],
+        live: str,
+        notes: str,
+        paged: bool,
     ) -> None:
-        self.name, self.tree, self.known, self.address, self.live, self.notes = name, tree, known, address, live, notes
+        self.name, self.number, self.tree, self.drawings = page.name, page.number, tree, drawings
+        self.known, self.address, self.live, self.notes, self.paged = known, address, live, notes, paged
         self.links: set[Link] = set()
 
     def set(self) -> None:
         self.code()
         self.folds()
         self.panels()
+        self.figures()
+        self.names()
         self.evidence()
         self.anchors()
         self.redirect()
@@ -79,13 +107,15 @@ class Setter:
         return made
 
     def code(self) -> None:
-        """Folded code is named and left on the page: it draws what is seen, or checks what is said."""
+        """Folded code is left on the page: it draws what is seen, or checks what is said. So is a source told twice."""
         for fold in self.tree.select("div.cell details.hide"):
-            lines = len("".join(pre.get_text() for pre in fold.find_all("pre")).strip().splitlines())
-            cell = fold.find_parent("div", class_="cell")
-            fold.replace_with(self.new(f'<p class="pe-code">Code on the page, {lines} lines.</p>') if lines else "")
-            if isinstance(cell, Tag):
-                cell["class"] = " ".join([*sorted(classes(cell)), "pe-folded"])
+            fold.decompose()
+        for fold in self.tree.select("details.pe-source"):
+            where = spaced(fold.summary).rpartition(": ")[2] if fold.summary else ""
+            fold.replace_with(self.new(f'<p class="pe-code">Shortened: {where} has the docstrings and the checks.</p>'))
+        for cell in self.tree.select("div.cell"):
+            if not cell.get_text(strip=True) and not cell.find(["img", "pe-drawing"]):
+                cell.decompose()
 
     def folds(self) -> None:
         for fold in self.tree.find_all("details"):
@@ -107,6 +137,43 @@ class Setter:
         for table in self.tree.select(".pe-table"):
             for attribute in ("style", "tabindex"):
                 del table[attribute]
+
+    def figures(self) -> None:
+        """Panels and pictures are numbered together; the caption of a picture is what a screen reader says of it."""
+        for number, figure in enumerate(self.tree.select("figure.pe-panel, div.pe-figure"), 1):
+            named = f"Figure {self.number}.{number}" if self.number else f"Figure {number}"
+            views = figure.find_all("pe-drawing")
+            if figure.name == "div":
+                figure.name = "figure"
+                said = "".join(
+                    found[1] for each in views if (found := LABEL.search(self.drawings[int(str(each["n"]))]))
+                )
+                figure.append(self.new(f'<figcaption><b class="pe-fig">{named}.</b> {said}</figcaption>'))
+                continue
+            if isinstance(title := figure.find("figcaption"), Tag):
+                title.insert(0, self.new(f'<span class="pe-fig">{named}. </span>'))
+            widths = [float(found[1]) for each in views if (found := WIDTH.search(self.drawings[int(str(each["n"]))]))]
+            share = 0.78 if len(views) == 1 else 0.58 if min(widths, default=999) < 300 else 0.66
+            if len(widths) > 1 and min(widths) > 300:
+                figure["class"] = "pe-panel pe-tall"
+            for each, width in zip(views, widths, strict=False):
+                if "pe-still" in classes(each.parent) and isinstance(
+                    each.parent, Tag
+                ):  # letters of one size, whatever stands beside them
+                    each.parent["style"] = f"width: {width * share:.0f}pt"
+
+    def names(self) -> None:
+        """A long name in a table may break behind its signs, so that its column leaves room for others."""
+        for text in [
+            text for text in self.tree.find_all(string=re.compile(r"\S{20,}")) if text.find_parent(["td", "th"])
+        ]:
+            if text.find_parent(class_="math"):
+                continue
+            first, *others = re.split(r"(?<=[/._:=,(\[])(?=\w)", str(text))
+            parts: list[Tag | NavigableString] = [NavigableString(first)]
+            for other in others:
+                parts += [self.new("<wbr/>"), NavigableString(other)]
+            text.replace_with(*parts)
 
     def evidence(self) -> None:
         """Words with a raised number; the note follows the paragraph, in small letters."""
@@ -157,6 +224,7 @@ class Setter:
 
     def redirect(self) -> None:
         """Links lead to places of the same book; what it does not have is on the web, or no link."""
+        told: set[tuple[int, str]] = set()
         for link in self.tree.find_all("a", href=True):
             href = str(link["href"])
             if not local(href):
@@ -168,10 +236,20 @@ class Setter:
                 place = Link(page, safe(anchor) if anchor else "")
                 self.links.add(place)
                 link["href"] = self.address(place)
+                holder = next((parent for parent in link.parents if parent.name in PLACES), link)
+                if self.paged and page not in (self.name, *LISTS) and (id(holder), page) not in told:
+                    told.add((id(holder), page))
+                    link.insert_after("\u2060", self.new(numbered(place, self.address)))
             elif self.live:
                 link["href"] = self.live + resolved(self.name, href)
             else:
                 link.unwrap()
+
+
+def numbered(place: Link, address: Callable[[Link], str], bare: bool = False) -> str:
+    """Room for the number of the page where a place is, once that is known. Bare: without a "p." before it."""
+    kind = "pe-page pe-bare" if bare else "pe-page"
+    return f'<a class="{kind}" aria-hidden="true" href="{address(place)}{BARE if bare else PAGED}"></a>'
 
 
 def safe(anchor: str) -> str:
