@@ -15,7 +15,7 @@ from posenc._explore.explorer import Explorer, _short
 from posenc._explore.export import used
 from posenc._explore.formula import markup, tree
 from posenc.pictures import plot
-from posenc.pictures.views import Formula, Heatmap, Lines, Plane, Readout, View, Words
+from posenc.pictures.views import Clocks, Formula, Heatmap, Lines, Plane, Readout, View, Words
 
 
 def element(explorer: Explorer, graphs: Mapping[str, bytes], values: Mapping[str, Any], identity: str) -> str:
@@ -58,7 +58,7 @@ def _stills(explorer: Explorer, values: Mapping[str, Any]) -> list[str]:
         if isinstance(view, Formula):
             stills.append(_formula(view, data[0], values))
             continue
-        if not isinstance(view, Plane) and view.limits == "all":
+        if isinstance(view, (Heatmap, Lines)) and view.limits == "all":
             view = replace(view, limits=explorer.limits()[number])
         if isinstance(view, Lines) and view.rule:
             view = replace(view, landmarks={**view.landmarks, explorer.label(view.rule): float(values[view.rule])})
@@ -115,6 +115,10 @@ def summary(view: View, data: list[np.ndarray]) -> str:
             f"{_label(view, i)}: most on “{view.words[row.argmax()]}”, {row.max():.2f}" for i, row in enumerate(data[0])
         ]
         return name + "; ".join(most) + "."
+    if isinstance(view, Clocks):
+        beyond = [i for i, (arc, hand, *_) in enumerate(data[0]) if plot.beyond(arc, hand)]
+        parts = [_label(view, i) for i in beyond]
+        return f"{name}{len(parts)} of {len(data[0])} hands beyond their arcs" + ": " * bool(parts) + ", ".join(parts) + "."
     if isinstance(view, Formula):
         return name + ", ".join(_written(view, index, number) for index, number in enumerate(data[0])) + "."
     if isinstance(view, Plane):
@@ -126,12 +130,15 @@ def summary(view: View, data: list[np.ndarray]) -> str:
 
 def _written(view: Readout | Formula, index: int, number: float) -> str:
     """A number of a readout with its digits; two where there are digits for others only."""
+    words = view.names.get(index, ()) if isinstance(view, Readout) else ()
+    if 0 <= round(float(number)) < len(words):
+        return html.escape(str(words[round(float(number))]))
     digits = view.digits if isinstance(view.digits, int) else dict(enumerate(view.digits)).get(index, 2)
     return f"{number:.{digits}f}"
 
 
-def _label(view: Lines | Plane | Readout | Words, index: int) -> str:
-    noun = {"lines": "line", "plane": "arrow", "readout": "value", "words": "row"}[view.kind]
+def _label(view: Lines | Plane | Readout | Words | Clocks, index: int) -> str:
+    noun = {"lines": "line", "plane": "arrow", "readout": "value", "words": "row", "clocks": "clock"}[view.kind]
     return str(view.labels[index]) if index < len(view.labels) else f"{noun} {index + 1}"
 
 
