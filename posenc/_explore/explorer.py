@@ -46,7 +46,8 @@ class Explorer:
             raise ValueError(f"explore() needs a function first, got {function!r}")
         if not views or not all(isinstance(view, View) for view in views):
             raise ValueError(
-                "explore() needs at least one view: Heatmap(), Lines(), Plane(), Clocks(), Words(), Readout() or Formula()"
+                "explore() needs at least one view: "
+                "Heatmap(), Lines(), Plane(), Clocks(), Words(), Readout() or Formula()"
             )
         self.function, self.views = function, views
         self.name = name or getattr(function, "__name__", "function").strip("<>")

@@ -116,9 +116,9 @@ def summary(view: View, data: list[np.ndarray]) -> str:
         ]
         return name + "; ".join(most) + "."
     if isinstance(view, Clocks):
-        beyond = [i for i, (arc, hand, *_) in enumerate(data[0]) if plot.beyond(arc, hand)]
-        parts = [_label(view, i) for i in beyond]
-        return f"{name}{len(parts)} of {len(data[0])} hands beyond their arcs" + ": " * bool(parts) + ", ".join(parts) + "."
+        out = [_label(view, i) for i, (arc, hand, *_) in enumerate(data[0]) if plot.beyond(arc, hand)]
+        which = ": " + ", ".join(out) if out else ""
+        return f"{name}{len(out)} of {len(data[0])} hands beyond their arcs{which}."
     if isinstance(view, Formula):
         return name + ", ".join(_written(view, index, number) for index, number in enumerate(data[0])) + "."
     if isinstance(view, Plane):

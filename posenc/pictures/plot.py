@@ -292,7 +292,8 @@ def _clocks(view: Clocks, clocks: np.ndarray, alt: str) -> Picture:
     inked = colour(view, 0)
     for index, (arc, hand, step, right, up) in enumerate(clocks):
         x, y = 2.6 * (index % across), -3.6 * (index // across)
-        ax.add_patch(Wedge((x, y), 1, 90 - min(360.0, float(np.degrees(arc))), 90, color=inked, alpha=0.32, linewidth=0))
+        start = 90 - min(360.0, float(np.degrees(arc)))
+        ax.add_patch(Wedge((x, y), 1, start, 90, color=inked, alpha=0.32, linewidth=0))
         out = beyond(arc, hand)
         if out:
             ends = 90 - min(360.0, float(np.degrees(hand))), 90 - float(np.degrees(arc))

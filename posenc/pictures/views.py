@@ -125,8 +125,8 @@ class Lines:
         landmarks: Places on the horizontal axis that are marked, such as `{"trained": 128}`.
         drag: For lines, by number, the control that makes the line follow the pointer; or a pair, the controls for
             movements along the horizontal and the vertical axis. Of a step the border follows.
-        sketch: Places on the horizontal axis, each with a control whose value is the height of a grip there: a curve that
-            is drawn by hand. A pointer that is moved across sets all grips that it passes.
+        sketch: Places on the horizontal axis, each with a control whose value is the height of a grip there:
+            so the last line is drawn by hand. A pointer that is moved across sets all grips that it passes.
         title: A title above the picture.
 
     Raises:
@@ -396,9 +396,9 @@ class Words:
 class Clocks:
     """A clock for each angle, with the arc inked that has been covered before: a hand may go beyond it.
 
-    The data are angles in radians, (clocks, 3), from the top and clockwise: the arc, the hand, and how far the hand goes
-    in one step. An arc of a whole turn or more fills its dial, which no hand can leave. What a hand has covered beyond
-    its arc is red.
+    The data are angles in radians, (clocks, 3), from the top and clockwise: the arc, the hand, and how far the hand
+    goes in one step. An arc of a whole turn or more fills its dial, which no hand can leave. What a hand has
+    covered beyond its arc is red.
 
     Args:
         labels: A name for each clock.

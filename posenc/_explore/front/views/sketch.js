@@ -29,7 +29,7 @@ export class Sketch extends Lines {
     this.frame.over.prepend(paper); // below all that can be taken
     this.paper = paper;
     this.grips = this.frame.over.appendChild(shape("g", { class: "pe-grips" }));
-    const dots = pool(this.grips, names.length, () => shape("circle", { r: 6, style: `--pe-colour: ${this.colour(0)}` }));
+    const dots = pool(this.grips, names.length, () => shape("circle", { r: 6, style: `--pe-colour: ${this.colour(Math.max(0, spec.labels.length - 1))}` }));
     this.dots = /** @type {SVGElement[]} */ ([...dots]);
     /** @type {[x: number, y: number]} */
     let last = [0, 0];
