@@ -117,6 +117,7 @@ export class Clocks extends View {
     ]);
     const all = rows * high;
     Object.assign(this.frame, { width, plot: { left: 0, top: 0, width, height: all } });
+    set(this.frame.hole, { x: 0, y: 0, width, height: all });
     set(this.frame.svg, { viewBox: `0 0 ${width} ${all}`, width, height: all });
     const font = `600 ${this.frame.font.replace("12px", "13px")}`;
     this.centres.forEach(([x, y], i) => {
