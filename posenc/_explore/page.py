@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from posenc._explore.controls import Choice
 from posenc._explore.explorer import Explorer, _short
 from posenc._explore.export import used
 from posenc._explore.formula import markup, tree
@@ -26,7 +27,7 @@ def element(explorer: Explorer, graphs: Mapping[str, bytes], values: Mapping[str
         "graphs": {key: base64.b64encode(graph).decode() for key, graph in graphs.items()},
     }
     stills = "".join(f'<div class="pe-still">{still}</div>' for still in _stills(explorer, values))
-    state = ", ".join(f"{explorer.label(name)} {_short(value)}" for name, value in values.items())
+    state = ", ".join(f"{explorer.label(name)} {_said(explorer, name, value)}" for name, value in values.items())
     caption = f'<p class="pe-caption">{html.escape(explorer.caption)}</p>' if explorer.caption else ""
     return (
         f'<figure class="pe-panel" id="{html.escape(identity)}">'
@@ -41,6 +42,12 @@ def element(explorer: Explorer, graphs: Mapping[str, bytes], values: Mapping[str
 def escaped(payload: Mapping[str, Any]) -> str:
     """JSON in which nothing could be markup."""
     return json.dumps(payload, ensure_ascii=True).replace("<", "\\u003c").replace("&", "\\u0026")
+
+
+def _said(explorer: Explorer, name: str, value: Any) -> str:
+    """A value as its control shows it: of a choice, the label."""
+    control = explorer.by_name[name]
+    return control.labels[control.index(value)] if isinstance(control, Choice) else _short(value)
 
 
 def _stills(explorer: Explorer, values: Mapping[str, Any]) -> list[str]:
