@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from posenc._explore.training.panel import learn
     from posenc._properties import WISHES, compare, properties
     from posenc.pictures import plot
-    from posenc.pictures.views import Formula, Heatmap, Lines, Plane, Readout, Words
+    from posenc.pictures.views import Clocks, Formula, Heatmap, Lines, Plane, Readout, Words
     from posenc.schemes import grid, presets, scaling
     from posenc.schemes.alibi import ALiBi, alibi, alibi_slopes
     from posenc.schemes.distance_aware import DistanceAware, dead_rows, distance_weight
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from posenc.transformer.model import Config, Transformer
 
 __all__ = [
-    "ENCODINGS", "SCHEMES", "WISHES", "ALiBi", "Config", "DistanceAware", "Encoding", "Formula", "Heatmap",
+    "ENCODINGS", "SCHEMES", "WISHES", "ALiBi", "Clocks", "Config", "DistanceAware", "Encoding", "Formula", "Heatmap",
     "KVCache", "Learned", "Lines", "Memory", "MultiheadAttention", "NoPE", "Panel", "Plan", "Plane", "Readout",
     "RoPE", "Scheme", "Shaw", "Sinusoidal", "Span", "T5Bias", "Transformer", "TransformerXL", "Words", "XPos",
     "alibi", "alibi_slopes", "attend", "attention", "attention_scores", "attention_weights", "compare",
@@ -66,7 +66,7 @@ _HOMES = {
     "posenc._explore.playing.panel": "play",
     "posenc._explore.training.panel": "learn",
     "posenc._properties": "WISHES compare properties",
-    "posenc.pictures.views": "Formula Heatmap Lines Plane Readout Words",
+    "posenc.pictures.views": "Clocks Formula Heatmap Lines Plane Readout Words",
     "posenc.schemes.alibi": "ALiBi alibi alibi_slopes",
     "posenc.schemes.distance_aware": "DistanceAware dead_rows distance_weight",
     "posenc.schemes.layout": "convert_layout layout_permutation",

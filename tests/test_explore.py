@@ -19,11 +19,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import posenc
-from posenc import Heatmap, Lines, Plane, Readout, explore, logarithmic, sinusoidal
+from posenc import Clocks, Heatmap, Lines, Plane, Readout, explore, logarithmic, sinusoidal
 from posenc._explore.controls import Choice, Slider, Tick, controls
 from posenc._explore.explorer import Explorer
 from posenc._explore.export import ExportError, graphs, used
 from posenc._explore.kept import kept
+from posenc._explore.page import element
 from posenc._explore.panel import Page, Panel
 from posenc._explore.sphinx import failure
 
@@ -533,6 +534,34 @@ def test_two_panels_of_one_function_have_two_addresses(monkeypatch):
     monkeypatch.setattr(Page, "_counts", {})
     first, second = (explore(only_here, Readout(), n=(1, 4)) for _ in range(2))
     assert (first._identity, second._identity) == ("explore-only-here", "explore-only-here-2")
+
+
+def test_a_page_without_script_says_labels_of_choices_and_words_of_numbers():
+    def text(kind=0.0, length=20.0):
+        hand = torch.stack([kind + 0.1 * length, kind + 10 * length])
+        arcs = torch.tensor([0.5, 7.0])
+        return torch.stack([arcs, hand, 0 * hand + 0.1], -1), torch.stack([0 * length + kind, length])
+
+    views = (
+        Clocks(labels=["slow", "fast"], drag="length"),
+        Readout(labels=["kind", "length"], names={0: ["odd", "even"]}),
+    )
+    explorer = Explorer(text, views, {"kind": {"plain <b>": 0.0, "other": 1.0}, "length": (0.0, 30.0)})
+    page = element(explorer, {}, explorer.starts(), "explore-text")
+    assert "kind plain &lt;b&gt;, length 20" in page
+    assert "<dd>odd</dd>" in page and "<dd>20.00</dd>" in page
+    assert 'aria-label="1 of 2 hands beyond their arcs: slow."' in page
+    spec = explorer.spec({})["views"]
+    assert spec[0]["drag"] == [{"index": 0, "controls": ["length"]}] and spec[1]["names"] == {"0": ["odd", "even"]}
+
+
+def test_clocks_and_grips_say_what_does_not_fit():
+    with pytest.raises(ValueError, match=r"arcs, hands and steps as \(clocks, 3\), got shape \(3,\)"):
+        Clocks().read(torch.ones(3))
+    with pytest.raises(ValueError, match="'kind' is no slider"):
+        Explorer(lambda kind=1.0: torch.ones(1, 3), (Clocks(drag="kind"),), {"kind": [1.0, 2.0]})
+    with pytest.raises(ValueError, match="'far' is no control"):
+        Explorer(lambda near=1.0: torch.ones(2), (Lines(sketch={0: "near", 9: "far"}),), {"near": (0.0, 1.0)})
 
 
 def test_the_front_ends_arithmetic():

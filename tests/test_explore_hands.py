@@ -9,7 +9,7 @@ import re
 import pytest
 import torch
 
-from posenc import Formula, Heatmap, Lines, Plane, Readout, Words, explore, logarithmic
+from posenc import Clocks, Formula, Heatmap, Lines, Plane, Readout, Words, explore, logarithmic
 from posenc._explore.explorer import Explorer
 from posenc._explore.formula import markup, tree
 from tests.panels import live, read, settled, site
@@ -64,6 +64,19 @@ def said(moved=0, query=3):
     return weights, torch.tensor([0.0, 0.1]) * moved
 
 
+def dials(text=40, slow=1.0, answer=0.0):
+    """Clocks of which training has turned one fully and another by a tenth; and a rule beside them."""
+    rate = torch.stack([torch.ones(()), 0.02 / slow])
+    x = torch.arange(100.0)
+    return torch.stack([torch.tensor([7.0, 0.63]), text * rate, rate], -1), (x, x * slow / 100 + 0 * answer)
+
+
+def drawn(near=0.0, middle=-1.0, far=-2.0):
+    line = torch.stack([near, middle, far])
+    at = torch.tensor([0.0, 4.0, 10.0])
+    return (at, torch.stack([0 * line, line])), torch.stack([(near > middle).float(), line.sum()])
+
+
 def other(theta=0.5, kind=0.0):
     return theta * POS + kind
 
@@ -92,6 +105,13 @@ def made(tmp_path_factory):
                 turn=(0.0, 6.3), size=(1.0, 2.0), play="turn"),
         explore(said, Words(SAID, labels=["even", "near"], colours=["nope", "alibi"], pick="query"),
                 moved=(0, 9), query=(0, 3)),
+        explore(dials, Clocks(labels=["fast", "slow"], x="trained", y="now", drag="text"),
+                Lines(limits=(-1, 1), rule="answer", drag={0: "slow"}),
+                text=(0, 400), slow=(0.5, 4.0), answer=(0.0, 99.0)),
+        explore(drawn, Lines(x="distance", labels=["nothing", "yours"], limits=(-8, 2),
+                             sketch={0: "near", 4: "middle", 10: "far"}),
+                Readout(labels=["order", "sum"], names={0: ["rises", "falls"]}),
+                near=(-8.0, 2.0), middle=(-8.0, 2.0), far=(-8.0, 2.0)),
         explore(other, Lines(), theta=(0.0, 1.0), kind=[0.0, 1.0], share=("theta", "kind"), play="kind"),
     ], gap="<p>With θ = <a id=number href='#explore-arrows?theta'>0.4</a>.</p>")  # fmt: skip
     return folder
@@ -194,6 +214,68 @@ def test_the_border_of_a_step_follows_and_so_does_its_height(page):
     drag(page, "explore-stairs", start, end)
     assert values(page, "explore-stairs")["width"] == 8
     assert values(page, "explore-stairs")["height"] == pytest.approx(2.0, abs=0.05)
+
+
+def tip(page, identity, clock):
+    """Where a hand is taken, its clock's centre, in the window."""
+    return page.evaluate(
+        """([id, n]) => {
+          const [view] = document.getElementById(id).panel.views, [cx, cy] = view.centres[n];
+          view.frame.svg.scrollIntoView({ block: "center" });
+          const box = view.frame.svg.getBoundingClientRect(), [x, y] = view.tip(view.tensors[0].data, n);
+          return [[box.left + 0.1 * cx + 0.9 * x, box.top + 0.1 * cy + 0.9 * y], [box.left + cx, box.top + cy]]; }""",
+        [identity, clock],
+    )
+
+
+def test_a_hand_is_dragged_beyond_its_arc_and_the_dial_says_so(page):
+    live(page, "explore-dials")
+    new = page.locator("#explore-dials .pe-dial-new")
+    assert new.count() == 1 and values(page, "explore-dials")["text"] == 40  # 0.8 of 0.63
+    (x, y), (cx, cy) = tip(page, "explore-dials", 1)
+    half = [(cx + (x - cx) * math.cos(a) - (y - cy) * math.sin(a), cy + (x - cx) * math.sin(a) + (y - cy) * math.cos(a))
+            for a in (0.0, 0.4, 0.8)]  # fmt: skip
+    drag(page, "explore-dials", *half)
+    assert values(page, "explore-dials")["text"] == pytest.approx(80, abs=2)
+    assert {n: v for n, v in values(page, "explore-dials").items() if n != "text"} == {"slow": 1.0, "answer": 0.0}
+    said = page.locator("#explore-dials .pe-clocks .pe-stage")
+    page.evaluate("document.getElementById('explore-dials').panel.speak()")
+    assert said.get_attribute("aria-label").startswith(
+        "1 of 2 hands beyond their arcs: slow, trained 0.1 turns, now 0.2"
+    )
+    back = tip(page, "explore-dials", 1)[0], half[0], (cx + 1, cy - 30)
+    drag(page, "explore-dials", *back)
+    assert new.count() == 0 and values(page, "explore-dials")["text"] < 31
+    said.focus()
+    for key in ("ArrowRight", "ArrowRight"):
+        said.press(key)
+    assert said.get_attribute("aria-valuetext").startswith("slow: trained 0.1 turns")
+
+
+def test_what_was_dragged_stays_when_it_is_let_go(page):
+    """A click that ends a drag chooses no place for the rule of the same picture."""
+    live(page, "explore-dials")
+    drag(page, "explore-dials", place(page, "explore-dials", 1, 60, 0.6), place(page, "explore-dials", 1, 60, 0.9))
+    found = values(page, "explore-dials")
+    assert found["slow"] == pytest.approx(1.5, abs=0.05) and found["answer"] == 0.0
+
+
+def test_a_curve_is_drawn_by_its_grips_and_across_them(page):
+    live(page, "explore-drawn")
+    for name, at, now in (("near", 0, 0.0), ("middle", 4, -1.0), ("far", 10, -2.0)):
+        before = values(page, "explore-drawn")
+        start, (x, y) = place(page, "explore-drawn", 0, at, now), place(page, "explore-drawn", 0, at, now - 4)
+        drag(page, "explore-drawn", start, (x + 9, y))  # a hand is never quite steady
+        assert values(page, "explore-drawn") == {**before, name: pytest.approx(now - 4, abs=0.06)}
+    terms = page.locator("#explore-drawn .pe-views .pe-readout dd")
+    assert terms.all_inner_texts()[0] == "falls"
+    drag(page, "explore-drawn", place(page, "explore-drawn", 0, 1, 1), place(page, "explore-drawn", 0, 9.9, 1))
+    assert values(page, "explore-drawn") == {
+        "near": -4.0,
+        "middle": pytest.approx(1, abs=0.06),
+        "far": pytest.approx(1, abs=0.06),
+    }
+    assert terms.all_inner_texts()[0] == "rises"
 
 
 def test_rows_are_picked_by_mouse_and_by_key(page):

@@ -67,6 +67,22 @@ ipywidgets.VBox([narrow], layout=ipywidgets.Layout(width="420px"))""",
 ]
 
 
+HANDS = """\
+import torch
+from posenc import Clocks, Lines, explore
+
+def dial(text=40):
+    hand = torch.full((1,), 0.02 * text)
+    return torch.stack([0 * hand + 0.63, hand, 0 * hand + 0.02], -1)
+
+def drawn(near=0.0, far=-2.0):
+    return torch.tensor([0.0, 10.0]), torch.stack([near, far])[None]
+
+display(explore(dial, Clocks(labels=["slow"], drag="text"), text=(0, 300)))
+explore(drawn, Lines(labels=["yours"], limits=(-8, 2), sketch={0: "near", 10: "far"}),
+        near=(-8.0, 2.0), far=(-8.0, 2.0))"""
+
+
 # What JupyterLab's kernel client throws by itself when a notebook is closed or its kernel
 # restarted while a question to the kernel is still open. No panel has part in it.
 JUPYTERLAB_S_OWN = "message before replies were done"
@@ -90,7 +106,7 @@ def settle(page, **wanted):
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory, browser):
-    """A page in which JupyterLab runs, with three notebooks."""
+    """A page in which JupyterLab runs, with four notebooks."""
     two = [
         new_code_cell(TWO[0]),
         new_markdown_cell("[A steep head](#explore-one-head?slope=0.5)."),
@@ -98,7 +114,7 @@ def lab(tmp_path_factory, browser):
     ]
     chapter = nbformat.read(CHAPTER, as_version=4).cells
     first = next(n for n, cell in enumerate(chapter) if cell.cell_type == "code" and "explore(" in cell.source)
-    notebooks = {"two": two, "chapter": chapter[: first + 2]}
+    notebooks = {"two": two, "chapter": chapter[: first + 2], "hands": [new_code_cell(HANDS)]}
     with jupyterlab(tmp_path_factory.mktemp("lab"), CELLS, notebooks) as address:
         page = browser.new_page(viewport={"width": 1200, "height": 1000}, reduced_motion="reduce")
         page.errors = []
@@ -310,3 +326,35 @@ def test_the_first_panel_of_a_chapter_is_dragged_and_its_links_set_it(page):
     page.locator(".pe-widget").get_by_role("button", name="Reset").click()
     rests(page)
     assert values(page) == starts
+
+
+# A place in the window: of a hand, turned by an angle, or of a point between axes.
+TURNED = """angle => {
+  const [view] = document.querySelectorAll('.pe-widget')[0].panel.views, [cx, cy] = view.centres[0];
+  view.frame.svg.scrollIntoView({ block: 'center' });
+  const box = view.frame.svg.getBoundingClientRect(), [x, y] = view.tip(view.tensors[0].data, 0);
+  const [dx, dy] = [x - cx, y - cy], [c, s] = [Math.cos(angle), Math.sin(angle)];
+  return [box.left + cx + 0.9 * (dx * c - dy * s), box.top + cy + 0.9 * (dx * s + dy * c)];
+}"""
+BETWEEN = """([x, y]) => {
+  const { frame } = document.querySelectorAll('.pe-widget')[1].panel.views[0];
+  frame.svg.scrollIntoView({ block: 'center' });
+  const box = frame.svg.getBoundingClientRect();
+  return [box.left + frame.x(x), box.top + frame.y(y)];
+}"""
+
+
+def test_a_hand_and_a_drawn_curve_are_dragged(page):
+    reopen(page, "hands")
+    run_all(page)
+    alive(page, 2)
+    assert page.locator(".pe-dial-new").count() == 1
+    drag(page, *(page.evaluate(TURNED, angle) for angle in (0.0, 0.8)))
+    rests(page)
+    assert values(page)["text"] == pytest.approx(80, abs=2)
+    drag(page, *(page.evaluate(BETWEEN, [10, height]) for height in (-2.0, -5.0)))
+    rests(page, 1)
+    assert values(page, 1) == {"near": 0.0, "far": pytest.approx(-5.0, abs=0.1)}
+    drag(page, *(page.evaluate(BETWEEN, [x, -1.0]) for x in (1, 9.8)))
+    rests(page, 1)
+    assert values(page, 1)["far"] == pytest.approx(-1.0, abs=0.1)

@@ -17,7 +17,7 @@ from torch import Tensor
 from posenc._explore.controls import Choice, Control, Slider, Tick, controls
 from posenc._explore.formula import tree
 from posenc.pictures import plot
-from posenc.pictures.views import Formula, Heatmap, Lines, Plane, Readout, View, Words
+from posenc.pictures.views import Clocks, Formula, Heatmap, Lines, Plane, Readout, View, Words
 
 
 class Explorer:
@@ -46,7 +46,8 @@ class Explorer:
             raise ValueError(f"explore() needs a function first, got {function!r}")
         if not views or not all(isinstance(view, View) for view in views):
             raise ValueError(
-                "explore() needs at least one view: Heatmap(), Lines(), Plane(), Words(), Readout() or Formula()"
+                "explore() needs at least one view: "
+                "Heatmap(), Lines(), Plane(), Clocks(), Words(), Readout() or Formula()"
             )
         self.function, self.views = function, views
         self.name = name or getattr(function, "__name__", "function").strip("<>")
@@ -84,11 +85,13 @@ class Explorer:
         """See that what can be grabbed in a view moves a control that can follow."""
         sliders: list[str] = []
         if isinstance(view, Lines):
-            sliders += filter(None, (view.rule, view.level))
+            sliders += filter(None, (view.rule, view.level, *view.sketch.values()))
         if isinstance(view, (Lines, Plane)):
             sliders += [
                 name for names in view.drag.values() for name in ((names,) if isinstance(names, str) else names)
             ]
+        if isinstance(view, Clocks):
+            sliders += filter(None, (view.drag,))
         if isinstance(view, Formula):
             sliders += [name for name in view.places() if not name.isdigit()]
         for name in sliders:
@@ -270,11 +273,17 @@ def shown(view: View, every: Callable[[], tuple[float, float]]) -> dict[str, Any
         entry["tiles"] = view.tiles
     if isinstance(view, Words):
         entry["words"], entry["pick"] = [str(word) for word in view.words], [view.pick]
-    if isinstance(view, (Lines, Plane, Words)):
+    if isinstance(view, (Lines, Plane, Words, Clocks)):
         entry["colours"] = [plot.css(view, i) for i in range(max(len(view.colours), len(plot.CYCLE)))]
     if isinstance(view, (Lines, Plane)):
         drag = {which: [names] if isinstance(names, str) else list(names) for which, names in view.drag.items()}
         entry["drag"] = [{"index": which, "controls": names} for which, names in drag.items()]
+    if isinstance(view, Clocks):
+        entry["drag"] = [{"index": 0, "controls": [view.drag]}] if view.drag else []
+    if isinstance(view, Lines):
+        entry["sketch"] = [{"at": float(at), "control": name} for at, name in view.sketch.items()]
+    if isinstance(view, Readout):
+        entry["names"] = {str(place): [str(word) for word in words] for place, words in view.names.items()}
     if isinstance(view, (Readout, Formula)):
         entry["digits"] = view.digits if isinstance(view.digits, int) else list(view.digits)
     if isinstance(view, Formula):

@@ -11,11 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from posenc._explore.controls import Choice
 from posenc._explore.explorer import Explorer, _short
 from posenc._explore.export import used
 from posenc._explore.formula import markup, tree
 from posenc.pictures import plot
-from posenc.pictures.views import Formula, Heatmap, Lines, Plane, Readout, View, Words
+from posenc.pictures.views import Clocks, Formula, Heatmap, Lines, Plane, Readout, View, Words
 
 
 def element(explorer: Explorer, graphs: Mapping[str, bytes], values: Mapping[str, Any], identity: str) -> str:
@@ -26,7 +27,7 @@ def element(explorer: Explorer, graphs: Mapping[str, bytes], values: Mapping[str
         "graphs": {key: base64.b64encode(graph).decode() for key, graph in graphs.items()},
     }
     stills = "".join(f'<div class="pe-still">{still}</div>' for still in _stills(explorer, values))
-    state = ", ".join(f"{explorer.label(name)} {_short(value)}" for name, value in values.items())
+    state = ", ".join(f"{explorer.label(name)} {_said(explorer, name, value)}" for name, value in values.items())
     caption = f'<p class="pe-caption">{html.escape(explorer.caption)}</p>' if explorer.caption else ""
     return (
         f'<figure class="pe-panel" id="{html.escape(identity)}">'
@@ -41,6 +42,12 @@ def element(explorer: Explorer, graphs: Mapping[str, bytes], values: Mapping[str
 def escaped(payload: Mapping[str, Any]) -> str:
     """JSON in which nothing could be markup."""
     return json.dumps(payload, ensure_ascii=True).replace("<", "\\u003c").replace("&", "\\u0026")
+
+
+def _said(explorer: Explorer, name: str, value: Any) -> str:
+    """A value as its control shows it: of a choice, the label."""
+    control = explorer.by_name[name]
+    return control.labels[control.index(value)] if isinstance(control, Choice) else _short(value)
 
 
 def _stills(explorer: Explorer, values: Mapping[str, Any]) -> list[str]:
@@ -58,7 +65,7 @@ def _stills(explorer: Explorer, values: Mapping[str, Any]) -> list[str]:
         if isinstance(view, Formula):
             stills.append(_formula(view, data[0], values))
             continue
-        if not isinstance(view, Plane) and view.limits == "all":
+        if isinstance(view, (Heatmap, Lines)) and view.limits == "all":
             view = replace(view, limits=explorer.limits()[number])
         if isinstance(view, Lines) and view.rule:
             view = replace(view, landmarks={**view.landmarks, explorer.label(view.rule): float(values[view.rule])})
@@ -115,6 +122,10 @@ def summary(view: View, data: list[np.ndarray]) -> str:
             f"{_label(view, i)}: most on “{view.words[row.argmax()]}”, {row.max():.2f}" for i, row in enumerate(data[0])
         ]
         return name + "; ".join(most) + "."
+    if isinstance(view, Clocks):
+        out = [_label(view, i) for i, (arc, hand, *_) in enumerate(data[0]) if plot.beyond(arc, hand)]
+        which = ": " + ", ".join(out) if out else ""
+        return f"{name}{len(out)} of {len(data[0])} hands beyond their arcs{which}."
     if isinstance(view, Formula):
         return name + ", ".join(_written(view, index, number) for index, number in enumerate(data[0])) + "."
     if isinstance(view, Plane):
@@ -126,12 +137,15 @@ def summary(view: View, data: list[np.ndarray]) -> str:
 
 def _written(view: Readout | Formula, index: int, number: float) -> str:
     """A number of a readout with its digits; two where there are digits for others only."""
+    words = view.names.get(index, ()) if isinstance(view, Readout) else ()
+    if 0 <= round(float(number)) < len(words):
+        return html.escape(str(words[round(float(number))]))
     digits = view.digits if isinstance(view.digits, int) else dict(enumerate(view.digits)).get(index, 2)
     return f"{number:.{digits}f}"
 
 
-def _label(view: Lines | Plane | Readout | Words, index: int) -> str:
-    noun = {"lines": "line", "plane": "arrow", "readout": "value", "words": "row"}[view.kind]
+def _label(view: Lines | Plane | Readout | Words | Clocks, index: int) -> str:
+    noun = {"lines": "line", "plane": "arrow", "readout": "value", "words": "row", "clocks": "clock"}[view.kind]
     return str(view.labels[index]) if index < len(view.labels) else f"{noun} {index + 1}"
 
 

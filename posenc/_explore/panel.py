@@ -58,8 +58,8 @@ def explore(
         function: Returns one tensor for each view, as a tuple if there are several views. Whole numbers reach it as
             `int`, other numbers as 0-d float32 tensors, choices as their values. The default of a parameter is the
             start of its control.
-        *views: `Heatmap`, `Lines`, `Plane`, `Readout` or `Formula`, one for each tensor. Their `rule`, `level`, `pick`
-            and `drag` name controls that can be moved in the picture.
+        *views: `Heatmap`, `Lines`, `Plane`, `Clocks`, `Words`, `Readout` or `Formula`, one for each tensor. Their
+            `rule`, `level`, `pick`, `drag` and `sketch` name controls that can be moved in the picture.
         presets: Labels of buttons, each with the values of controls that it sets.
         title: The title of the panel. Default: the name of the function.
         name: Identifies the panel on its page and in links to it. Default: the name of the function.

@@ -18,7 +18,7 @@ from typing import Any
 from posenc._extras import extra
 from posenc.book.notebook import book_mode
 from posenc.pictures.svg import slim
-from posenc.pictures.views import Heatmap, Lines, Plane, Words
+from posenc.pictures.views import Clocks, Heatmap, Lines, Plane, Words
 from posenc.schemes.registry import SCHEMES
 
 with extra("plot"):
@@ -29,6 +29,7 @@ with extra("plot"):
     from matplotlib.figure import Figure
     from matplotlib.legend import Legend
     from matplotlib.lines import Line2D
+    from matplotlib.patches import Circle, Wedge
     from matplotlib.spines import Spine
     from matplotlib.text import Text
     from numpy.typing import ArrayLike
@@ -224,11 +225,11 @@ def plane(arrows: ArrayLike, *, alt: str, **view: Any) -> Picture:
     return draw(Plane(**view), [_numpy(arrows)], alt=alt)
 
 
-def draw(view: Heatmap | Lines | Plane, data: Sequence[np.ndarray], *, alt: str) -> Picture:
+def draw(view: Heatmap | Lines | Plane | Clocks, data: Sequence[np.ndarray], *, alt: str) -> Picture:
     """Draws one view.
 
     Args:
-        view: A `Heatmap`, `Lines` or `Plane`.
+        view: A `Heatmap`, `Lines`, `Plane` or `Clocks`.
         data: The tensors to draw, as `view.read` returns them.
         alt: One sentence that says what is to be seen.
 
@@ -240,6 +241,8 @@ def draw(view: Heatmap | Lines | Plane, data: Sequence[np.ndarray], *, alt: str)
         >>> draw(view, [np.eye(3)], alt="a diagonal")
         Picture: a diagonal
     """
+    if isinstance(view, Clocks):
+        return _clocks(view, data[0], alt)
     if not isinstance(view, Lines) and view.tiles:
         return _tiled(view, data, alt)
     sizes = {"heatmap": (6.4, 3.4), "lines": (6.4, 2.8), "plane": (3.6, 3.6)}
@@ -265,6 +268,53 @@ def _tiled(view: Heatmap | Plane, data: Sequence[np.ndarray], alt: str) -> Pictu
             one = replace(view, tiles=False, labels=(), title=name[0] if name else "", colours=[colour(view, index)])
             draw_on(ax, one, [parts[index : index + 1]])
     return Picture(fig, alt)
+
+
+BEYOND = "#d9381e"
+"""What a hand has covered beyond the arc of its clock."""
+
+
+def beyond(arc: float, hand: float) -> bool:
+    """Whether a hand has left the arc of its clock; a full dial has no outside.
+
+    Example:
+        >>> beyond(1.0, 1.5), beyond(7.0, 20.0)
+        (True, False)
+    """
+    return arc < 2 * np.pi and hand > 1.0005 * arc
+
+
+def _clocks(view: Clocks, clocks: np.ndarray, alt: str) -> Picture:
+    """Dials in rows of at most six: the arc, what the hand has covered beyond it, one step, and the hand."""
+    across = -(-len(clocks) // -(-len(clocks) // 6)) if len(clocks) else 1
+    rows = -(-len(clocks) // across) or 1
+    fig, ax = figure(1.15 * across + 0.1, 1.6 * rows + (0.3 if view.title else 0.0))
+    inked = colour(view, 0)
+    for index, (arc, hand, step, right, up) in enumerate(clocks):
+        x, y = 2.6 * (index % across), -3.6 * (index // across)
+        start = 90 - min(360.0, float(np.degrees(arc)))
+        ax.add_patch(Wedge((x, y), 1, start, 90, color=inked, alpha=0.32, linewidth=0))
+        out = beyond(arc, hand)
+        if out:
+            ends = 90 - min(360.0, float(np.degrees(hand))), 90 - float(np.degrees(arc))
+            ax.add_patch(Wedge((x, y), 1, *ends, color=BEYOND, alpha=0.5, linewidth=0))
+        ax.add_patch(Circle((x, y), 1, fill=False, color=BEYOND if out else INK, linewidth=1.4 if out else 0.5))
+        late = 90 - float(np.degrees(hand))
+        ax.add_patch(Wedge((x, y), 1.13, late, late + float(np.degrees(step)), width=0.1, color=inked, linewidth=0))
+        ax.plot([x, x + right], [y, y + up], color=BEYOND if out else INK, linewidth=1.8, solid_capstyle="round")
+        name = f"{view.labels[index]}\n" if index < len(view.labels) else ""
+        ax.text(x, y - 1.3, f"{name}{_turns(arc)}", ha="center", va="top", fontsize=8)
+    ax.set(xlim=(-1.3, 2.6 * across - 1.3), ylim=(-3.6 * rows + 1.3, 1.2), aspect="equal")
+    ax.set_axis_off()
+    if view.title:
+        ax.set_title(view.title)
+    return Picture(fig, alt)
+
+
+def _turns(angle: float) -> str:
+    count = angle / (2 * np.pi)
+    number = f"{count:.2g}" if count < 3 else f"{count:.0f}"
+    return f"{number} {'turn' if number == '1' else 'turns'}"
 
 
 def draw_on(ax: Axes, view: Heatmap | Lines | Plane, data: Sequence[np.ndarray]) -> None:
@@ -346,7 +396,7 @@ def table(scale: str) -> bytes:
     return (mpl.colormaps[MAPS[scale]](np.linspace(0, 1, 256))[:, :3] * 255).round().astype(np.uint8).tobytes()
 
 
-def colour(view: Lines | Plane | Words, index: int) -> str:
+def colour(view: Lines | Plane | Words | Clocks, index: int) -> str:
     """The colour of line or arrow number `index` of a view, from `COLOURS` if it is given by name.
 
     Example:
@@ -357,7 +407,7 @@ def colour(view: Lines | Plane | Words, index: int) -> str:
     return COLOURS.get(given, given)
 
 
-def css(view: Lines | Plane | Words, index: int) -> str:
+def css(view: Lines | Plane | Words | Clocks, index: int) -> str:
     """The same colour for a page: that of a role follows the page from light to dark.
 
     Example:

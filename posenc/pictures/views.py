@@ -125,6 +125,8 @@ class Lines:
         landmarks: Places on the horizontal axis that are marked, such as `{"trained": 128}`.
         drag: For lines, by number, the control that makes the line follow the pointer; or a pair, the controls for
             movements along the horizontal and the vertical axis. Of a step the border follows.
+        sketch: Places on the horizontal axis, each with a control whose value is the height of a grip there:
+            so the last line is drawn by hand. A pointer that is moved across sets all grips that it passes.
         title: A title above the picture.
 
     Raises:
@@ -152,6 +154,7 @@ class Lines:
     level: str = ""
     landmarks: Mapping[str, float] = field(default_factory=dict)
     drag: Mapping[int, str | tuple[str, str]] = field(default_factory=dict)
+    sketch: Mapping[float, str] = field(default_factory=dict)
     title: str = ""
 
     def __post_init__(self) -> None:
@@ -250,6 +253,7 @@ class Readout:
     Args:
         labels: A name for each number.
         digits: The number of decimals, for all or for each. Default: 2.
+        names: For numbers that stand for words, by their place, the words: of 0, of 1 and so on.
         title: A title above the numbers.
 
     Example:
@@ -260,6 +264,7 @@ class Readout:
     kind: ClassVar[str] = "readout"
     labels: Sequence[str] = field(default=())
     digits: int | Sequence[int] = 2
+    names: Mapping[int, Sequence[str]] = field(default_factory=dict)
     title: str = ""
 
     def read(self, value: Any) -> list[Tensor]:
@@ -387,4 +392,52 @@ class Words:
         return [weights.contiguous(), change.contiguous()]
 
 
-View = Heatmap | Lines | Plane | Readout | Formula | Words
+@dataclass(frozen=True)
+class Clocks:
+    """A clock for each angle, with the arc inked that has been covered before: a hand may go beyond it.
+
+    The data are angles in radians, (clocks, 3), from the top and clockwise: the arc, the hand, and how far the hand
+    goes in one step. An arc of a whole turn or more fills its dial, which no hand can leave. What a hand has
+    covered beyond its arc is red.
+
+    Args:
+        labels: A name for each clock.
+        colours: The colour of the arcs: a name in `plot.COLOURS`, or any colour of matplotlib, as a list of one.
+        x: What the arc is called.
+        y: What the hand is called.
+        drag: The control of a panel that makes a hand follow the pointer.
+        title: A title above the clocks.
+
+    Example:
+        >>> [angles.shape for angles in Clocks(labels=["fast", "slow"]).read(torch.ones(2, 3))]
+        [torch.Size([2, 5])]
+    """
+
+    kind: ClassVar[str] = "clocks"
+    labels: Sequence[str] = field(default=())
+    colours: Sequence[str] = field(default=())
+    x: str = "arc"
+    y: str = "hand"
+    drag: str = ""
+    title: str = ""
+
+    def read(self, value: Any) -> list[Tensor]:
+        """The tensors to draw.
+
+        Args:
+            value: What the function of a panel returned for this view.
+
+        Returns:
+            The angles and the tips of the hands, to the right and upwards, (clocks, 5), float32.
+
+        Raises:
+            ValueError: For other shapes.
+        """
+        angles = _tensor(value, "Clocks")
+        if angles.dim() != 2 or angles.shape[1] != 3:
+            raise ValueError(f"Clocks needs arcs, hands and steps as (clocks, 3), got shape {tuple(angles.shape)}")
+        hand = angles[:, 1:2]
+        return [torch.cat([angles, hand.sin(), hand.cos()], -1).contiguous()]
+
+
+View = Heatmap | Lines | Plane | Readout | Formula | Words | Clocks

@@ -13,7 +13,7 @@ import { Heatmap } from "./views/heatmap.js";
 
 const DIFFERENCE = "B − A";
 /** @type {Record<string, string[]>} */
-const SIDES = { heatmap: ["A", "B", DIFFERENCE], plane: ["A", "B"] }; // of these kinds each side has a view
+const SIDES = { heatmap: ["A", "B", DIFFERENCE], plane: ["A", "B"], clocks: ["A", "B"] }; // of these kinds each side has a view
 const MODES = ["now", "pinned", "difference"];
 
 /** A choice that is compared: A is its control, and B another value of it with a control of its own. */

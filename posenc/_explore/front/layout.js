@@ -10,7 +10,7 @@
 /** @typedef {[view: View, least: number][]} Row views with the pixels that each needs */
 
 /** @type {Record<string, number>} */
-const LEAST = { plane: 260, readout: 0, formula: 0, words: 0 }; // pixels that a view needs beside another; others need 300
+const LEAST = { plane: 260, clocks: 560, readout: 0, formula: 0, words: 0 }; // pixels that a view needs beside another; others need 300
 const BESIDE = 210; // pixels that each of the sides needs that are compared
 const WIDE = ["readout", "formula", "words"]; // have a row of their own
 const GAP = 20;

@@ -131,7 +131,7 @@ export class Panel {
       ...(this.presets.length ? [element("span", { class: "pe-presets", role: "group", "aria-label": "presets" }, ...this.presets)] : []),
       this.kept.modes, this.status);
     this.stages = element("div", { class: "pe-views" });
-    this.pictured = new Set(spec.views.flatMap(({ rule, level, pick = [], tree }) => [rule, level, ...pick, ...(tree ? placesOf(tree) : [])]));
+    this.pictured = new Set(spec.views.flatMap(({ rule, level, pick = [], sketch = [], tree }) => [rule, level, ...pick, ...sketch.map(({ control }) => control), ...(tree ? placesOf(tree) : [])]));
     for (const view of spec.views) this.picture(view);
     this.spoken = element("p", { class: "pe-spoken", "aria-live": "polite" });
     this.caption = element("p", { class: "pe-caption", hidden: !spec.caption }, spec.caption);

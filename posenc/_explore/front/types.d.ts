@@ -66,7 +66,7 @@ export type Tree = [tag: string, attributes: Record<string, string>, children: (
 
 /** What a view shows, as explorer.py writes it. A kind of views has some of these entries, and reads no others. */
 export interface ViewSpec {
-  readonly kind: "heatmap" | "lines" | "plane" | "readout" | "formula" | "words";
+  readonly kind: "clocks" | "heatmap" | "lines" | "plane" | "readout" | "formula" | "words";
   readonly title: string;
   readonly x: string;
   readonly y: string;
@@ -75,6 +75,8 @@ export interface ViewSpec {
   readonly limits: Ends | null;
   readonly tiles: string[] | boolean;
   readonly drag: { index: number; controls: string[] }[];
+  readonly sketch: { at: number; control: string }[];
+  readonly names: Record<string, string[]>;
   readonly digits: number | number[] | null;
   readonly scale: string;
   readonly origin: [row: number, column: number];

@@ -18,6 +18,7 @@ export function grab(view, panel) {
   for (const handle of view.handles) {
     /** @type {Held | null} */
     let held = null;
+    let moved = false;
     const { node } = handle;
     node.classList.add("pe-handle");
     const place = (/** @type {PointerEvent} */ { clientX, clientY }) => view.pixel(clientX, clientY);
@@ -32,11 +33,13 @@ export function grab(view, panel) {
       event.stopPropagation(); // the probe waits for fingers that rest
       node.setPointerCapture(event.pointerId);
       const [x, y] = place(event);
+      moved = false;
       held = { id: event.pointerId, from: [x, y], controls: handle.controls, taken: handle.take?.(x, y) ?? null };
       panel.hold();
     });
     node.addEventListener("pointermove", (event) => {
       if (!held || event.pointerId !== held.id) return;
+      moved = true;
       const [x, y] = place(event);
       if (handle.at) return panel.set(handle.at(x, y));
       if (handle.either && held.controls.length > 1) { // the first direction says which of two controls is meant
@@ -48,6 +51,7 @@ export function grab(view, panel) {
       const mine = held;
       panel.seek(mine, (tensors) => handle.miss?.(panel.shareOf(view, tensors), x, y, mine) ?? 0, PATIENCE);
     });
+    node.addEventListener("click", (event) => moved && event.stopPropagation()); // the end of a drag chooses nothing
     for (const kind of ["pointerup", "pointercancel", "lostpointercapture"]) node.addEventListener(kind, end);
   }
   const { adopt } = view;

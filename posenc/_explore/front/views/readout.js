@@ -18,6 +18,11 @@ export class Readout extends View {
     this.stage.append(this.list);
   }
 
+  /** A number, or the word that it stands for. @type {(value: number, i: number) => string} */
+  figure(value, i) {
+    return this.spec.names?.[i]?.[Math.round(value)] ?? super.figure(value, i);
+  }
+
   describe() {} // its numbers are words already
 
   /** @param {Tensor[]} tensors */
