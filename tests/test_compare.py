@@ -16,6 +16,7 @@ from torch.nn.functional import gelu
 from posenc import RoPE, alibi_slopes, frequencies, rotate
 from posenc.audit import compare
 from posenc.audit.__main__ import main
+from posenc.audit.comparison import search
 from posenc.audit.comparison.described import _of_biases
 from posenc.audit.weights import randomise
 from posenc.schemes.scaling import llama3, ntk, yarn
@@ -183,6 +184,28 @@ def test_a_function_that_cannot_be_looked_into_is_found_by_trying(llama: Any, na
     c = compare(llama, hidden(ported(llama, **how)), tokens=41)
     assert set(c.kinds) == kinds and c.positional, str(c)
     assert "tried" in str(c)
+
+
+@pytest.mark.parametrize(("how", "kinds"), [
+    ([How(layout="interleaved"), How(sign=-1)], {("layout", (0,)), ("direction", (1,))}),
+    ([How(base=5e5), How(window=8)], {("base", (0,)), ("window", (1,))}),
+    ([How(turns=""), How(base=1e6)], {("unrotated", (0,)), ("base", (1,))}),
+    ([How(), How(layout="interleaved", window=6)], {("layout", (1,)), ("window", (1,))}),
+])  # fmt: skip
+def test_two_differences_in_layers_of_their_own_are_found_by_trying(
+    how: list[How], kinds: set[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With few guesses, since all of them take seconds; none of them is right alone."""
+    named = search.guesses_of
+    few = {"interleaved", "the other way", "500,000", "1,000,000", "no rotation"}
+    monkeypatch.setattr(search, "guesses_of", lambda *given: [g for g in named(*given) if g.candidate in few])
+    monkeypatch.setattr(search, "STARTS", ())
+    monkeypatch.setattr(search, "PAIRS", 40)
+    reference = small()
+    port = Port(how).eval()
+    port.load_state_dict(reference.state_dict())
+    c = compare(reference, hidden(port), tokens=17)
+    assert {(d.kind, d.layers) for d in c.differences} == kinds and c.positional, str(c)
 
 
 @pytest.mark.models

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import time
 from collections.abc import Iterable
@@ -13,6 +14,7 @@ from torch import nn
 from posenc._version import __version__
 from posenc.audit.adapters.copies import Uncopied, copied, module_of
 from posenc.audit.adapters.protocol import Unfit
+from posenc.audit.causes.judgement import FOLLOWS
 from posenc.audit.errors import error_line
 from posenc.audit.images.looks import (
     RULES,
@@ -62,7 +64,7 @@ def image_audit(
     """Asks an image model what rows and columns of patches do to attention.
 
     In an image that is one patch everywhere, places differ by position alone. So the scores of the first layer that
-    knows positions say what a row and a column do. A square image is asked as well, since mistakes of axes show in others.
+    knows positions say what a row and a column do. A square image is asked as well, since it hides mistakes of axes.
 
     Args:
         model: A module or a function that takes an image (1, C, H, W); of transformers also one that takes patches as
@@ -121,16 +123,15 @@ class _Asked:
         self.notes: list[str] = []
         self.seed, self.tolerance, self.drawn = seed, tolerance, False
         self.shape = shape if shape[0] != shape[1] else (shape[0], max(2, shape[1] // 2))
-        self.pictures = self._made(model, randomise)
         side = max(shape)
-        self.square = self._grid((side, side))
+        self.sides = (side, side)
+        self.pictures = self._made(model, randomise)
+        self.square = self._grid(self.sides)
         native = self.pictures.native
         self.table = self.square
-        if native is not None and native != (side, side) and native[0] == native[1]:
-            try:
+        if native is not None and native != self.sides and native[0] == native[1]:
+            with contextlib.suppress(Unfit):  # then the smaller square has to do
                 self.table = self._grid(native)
-            except Unfit:  # then the smaller square has to do
-                pass
         self.oblong: Grid | None = None
         self.why = ""
         try:
@@ -153,7 +154,7 @@ class _Asked:
                     with quiet(io.StringIO()):
                         draw(inner, self.seed)
                     self.drawn = True
-                return Pictures(copy, inner, self.shape)
+                return Pictures(copy, inner, self.sides)
             except Uncopied as error:
                 self.notes.append(f"The model cannot be copied ({error}), so it is audited as it is.")
                 self.drawn = False
@@ -162,7 +163,7 @@ class _Asked:
                 problem, self.drawn = error, False
         if problem is not None and not self.notes:
             raise problem
-        return Pictures(model, module, self.shape)
+        return Pictures(model, module, self.sides)
 
     def _grid(self, shape: tuple[int, int]) -> Grid:
         try:
@@ -213,7 +214,7 @@ class _Asked:
                 return Verdict.PROPERTY, None, "Scores of one query are the same at all places.", ""
             return (
                 Verdict.FAILS, None,
-                f"The {name} of patches count nowhere, and their {rest} do: patches in one of the {rest} get equal scores.",
+                f"The {name} of patches count nowhere, and {rest} do: patches apart in {name} alone get equal scores.",
                 f"positions of {name}: the axis that they are made from, and the channels that they are given to",
             )  # fmt: skip
         off = moves(grid, axis)
@@ -234,11 +235,13 @@ class _Asked:
         """Why scores are no function of the distance."""
         said = f"Scores change where query and key both move along the {name}, though positions enter the scores alone"
         even = not any(side % 2 for side in grid.shape)
-        if even and by_distance(grid, blocks(grid.shape)) <= self.tolerance:
-            return (
-                f"{said}. They are a function of the distance if places are read row by row, while patches lie in blocks of 2 by 2.",
-                "where positions of rows and columns are made: in the blocks that a merger takes, and not row by row",
-            )
+        for words, at in (blocks(grid.shape) if even else {}).items():
+            if by_distance(grid, at) <= self.tolerance:
+                return (
+                    f"{said}: {words}.",
+                    "where positions of rows and columns are made: in the order in which patches are listed for the "
+                    "merger",
+                )
         return f"{said}.", "the rotation of queries and of keys: both along the same axes, in the same layout of pairs"
 
     def _oblong(self) -> _Row:
@@ -254,7 +257,7 @@ class _Asked:
         if best != OWN and left[best] < HALF * left[OWN] and left[best] < HALF:
             return (
                 Verdict.FAILS, left[OWN],
-                f"In an image of {h} by {w} patches, places are {named(best, (h, w))}; a square image is right or hides it.",
+                f"In an image of {h} by {w} patches, places are {named(best, (h, w))}; a square image may hide it.",
                 f"{AXIS_LOOK}; of a table that is resampled, the order of x and y",
             )  # fmt: skip
         if left[OWN] < HALF:
@@ -269,8 +272,11 @@ class _Asked:
         left = {rule: by_distance(grid, places(rule, grid.shape)[0]) for rule in list(RULES)[:3]}
         off = left.pop(OWN)
         square = max(moves(self.square, axis) for axis in (0, 1))
-        if off <= self.tolerance or off <= 2 * square:
+        if off <= self.tolerance:
             return Verdict.PASS, off, f"Scores of {h} by {w} patches are a function of the distance.", ""
+        if off <= 2 * square:
+            first = next(axis for axis in (0, 1) if moves(self.square, axis) > self.tolerance)
+            return Verdict.FAILS, off, f"{FOLLOWS} `image.{AXES[first]}`.", ""
         rule = next((rule for rule, each in left.items() if each <= max(self.tolerance, 2 * square)), None)
         if rule is not None:
             return (
@@ -280,7 +286,7 @@ class _Asked:
             )  # fmt: skip
         return (
             Verdict.FAILS, off,
-            f"Scores of {h} by {w} patches are no function of the distance, and those of a square image are.", AXIS_LOOK,
+            f"Scores of {h} by {w} patches are no function of the distance, and those of a square are.", AXIS_LOOK,
         )  # fmt: skip
 
     def _reference(self) -> _Row:
@@ -294,25 +300,35 @@ class _Asked:
             try:
                 ours, theirs = self.pictures.call(image), other.call(image)
             except Exception as error:  # a size that one of them does not take
-                self.notes.append(f"Beside the reference, {shape[0]} by {shape[1]} patches raise {error_line(error, 80)}.")
+                self.notes.append(
+                    f"Beside the reference, {shape[0]} by {shape[1]} patches raise {error_line(error, 80)}."
+                )
                 continue
             if ours.shape != theirs.shape:
                 raise Unfit(f"the reference returns {tuple(theirs.shape)} and the model {tuple(ours.shape)}")
             sizes[shape] = deviation(ours, theirs)
         if not sizes:
             return Verdict.NOT_APPLICABLE, None, "Neither image is taken by both.", ""
-        worst = max(sizes, key=lambda shape: sizes[shape])
-        off = sizes[worst]
+        off = max(sizes.values())
         if off <= self.tolerance:
             return Verdict.PASS, off, "", ""
+        worst = next(shape for shape, each in sizes.items() if not each <= self.tolerance)  # the oblong one says more
+        off = sizes[worst]
         if self.drawn and not shared:
             self.notes.append("The reference has no parameters of the same names, so weights of the two are others.")
         at = f"in an image of {worst[0]} by {worst[1]} patches"
-        where = f"{at}, and in a square one they agree" if len(sizes) > 1 and min(sizes.values()) <= self.tolerance else at
+        where = (
+            f"{at}, and in a square one they agree" if len(sizes) > 1 and min(sizes.values()) <= self.tolerance else at
+        )
         left = beside({s: grid_of(other.layers(*s), s) for s in {worst, worst[::-1]}}, self._grid(worst))
         rule = next((r for r, each in left.items() if each <= self.tolerance), None)
         if rule == OWN:
-            return Verdict.FAILS, off, f"Features differ {where}, and scores of attention do not.", "what is not positional"
+            return (
+                Verdict.FAILS,
+                off,
+                f"Features differ {where}, and scores of attention do not.",
+                "what is not positional",
+            )
         if rule is not None:
             return Verdict.FAILS, off, f"Places are {named(rule, worst)} (features differ {where}).", AXIS_LOOK
         return (

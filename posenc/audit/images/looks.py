@@ -84,7 +84,9 @@ def by_distance(grid: Grid, at: Tensor) -> float:
     ok = x.isfinite().all(0)
     x, group = x[:, ok], group[ok]
     size = int(group.max()) + 1
-    mean = torch.zeros(len(x), size, dtype=x.dtype).index_add(1, group, x) / torch.bincount(group, minlength=size).clamp(min=1)
+    mean = torch.zeros(len(x), size, dtype=x.dtype).index_add(1, group, x) / torch.bincount(
+        group, minlength=size
+    ).clamp(min=1)
     return float((x - mean[:, group]).abs().max()) / max(grid.spread, 1e-12)
 
 
@@ -126,11 +128,15 @@ def places(rule: str, shape: tuple[int, int]) -> tuple[Tensor, int, int]:
     return torch.stack((r, c), 1), rows, columns
 
 
-def blocks(shape: tuple[int, int], m: int = 2) -> Tensor:
-    """Places (h·w, 2) of patches that lie in blocks of m by m, were they read row by row."""
+def blocks(shape: tuple[int, int], m: int = 2) -> dict[str, Tensor]:
+    """Places (h·w, 2) of patches, by what is mistaken: those in blocks of m by m for rows, or rows for blocks."""
     h, w = shape
-    order = torch.arange(h * w).reshape(h // m, w // m, m, m).transpose(1, 2).flatten()  # block order of raster places
-    return torch.stack((order // w, order % w), 1)
+    order = torch.arange(h * w).reshape(h // m, m, w // m, m).transpose(1, 2).flatten()  # patches as blocks list them
+    said = (
+        f"places are read row by row, and patches come in blocks of {m} by {m}",
+        f"places are read in blocks of {m} by {m}, and patches come row by row",
+    )
+    return {words: torch.stack((p // w, p % w), 1) for words, p in zip(said, (order.argsort(), order), strict=True)}
 
 
 def resampled(table: Grid, grid: Grid) -> dict[str, float]:
@@ -174,7 +180,7 @@ def beside(reference: dict[tuple[int, int], Grid], grid: Grid) -> dict[str, floa
         if theirs.scores.shape != grid.scores.shape:
             continue
         p = at[:, 0] * columns + at[:, 1]
-        gap = (theirs.scores[:, p][:, :, p] - grid.scores)
+        gap = theirs.scores[:, p][:, :, p] - grid.scores
         gap = gap[gap.isfinite()]
         left[rule] = float(gap.abs().max()) / max(theirs.spread, 1e-12)
     return left
