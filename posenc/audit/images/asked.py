@@ -122,7 +122,7 @@ class _Asked:
     ) -> None:
         self.notes: list[str] = []
         self.seed, self.tolerance, self.drawn = seed, tolerance, False
-        self.shape = shape if shape[0] != shape[1] else (shape[0], max(2, shape[1] // 2))
+        self.shape = shape if shape[0] != shape[1] else (shape[0], max(2, shape[1] - 2))
         side = max(shape)
         self.sides = (side, side)
         self.pictures = self._made(model, randomise)

@@ -117,6 +117,8 @@ class Behind(TransformersAdapter):
     def generate(self, tokens: Tensor, forced: Tensor | None = None, **how: Any) -> tuple[Tensor, Tensor | None]:
         if how.get("past") is not None:
             raise Refused("goes on behind a picture from the whole text alone")
+        if forced is None:
+            raise Refused("tokens that are chosen freely may be those of a picture")
         full, marks, rows = self._behind(tokens, how.get("mask"))
         out, logits = super().generate(full, forced, **{**how, "mask": marks})
         rows = torch.cat((rows, torch.arange(full.shape[1], out.shape[1], device=rows.device).expand(len(out), -1)), 1)
