@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -262,6 +263,51 @@ def test_dumps_of_queries_and_keys_are_compared_layer_by_layer() -> None:
     still["k.2.after"] = still["k.2.before"]
     d = compare(dump(), still).differences[0]
     assert (d.kind, d.layers, d.of) == ("unrotated", (2,), "keys")
+
+
+class Shared(nn.Module):
+    """With the interface of vLLM's rotation: rows of tokens (n, H·d), turned in place, one module for all layers."""
+
+    def __init__(self, base: float) -> None:
+        super().__init__()
+        angle = torch.arange(64.0, dtype=torch.float64)[:, None] * frequencies(16, base, dtype=torch.float64)
+        self.register_buffer("cos_sin_cache", torch.cat((angle.cos(), angle.sin()), -1))
+
+    def forward(self, positions: Tensor, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
+        c, s = self.cos_sin_cache[positions][:, None].chunk(2, -1)
+        for x in (query, key):
+            a, b = (part.clone() for part in x.view(len(x), -1, 16).chunk(2, -1))
+            x.view(len(x), -1, 16).copy_(torch.cat((a * c - b * s, b * c + a * s), -1))
+        return query, key
+
+
+class Engine:
+    """A stand-in for vLLM's `LLM`: two layers, four heads of queries and two of keys, of 16 channels."""
+
+    def __init__(self, base: float) -> None:
+        self.model = nn.ModuleDict({"rotary": Shared(base), "q": nn.Linear(32, 64), "k": nn.Linear(32, 32)})
+
+    def apply_model(self, function: Callable[[nn.Module], Any]) -> list[Any]:
+        return [function(self.model)]
+
+    def generate(self, prompts: list[str], sampling: Any) -> None:
+        for layer in range(2):
+            x = draw(24, 32) + layer
+            self.model["rotary"](torch.arange(24), *(self.model[m].double()(x) for m in "qk"))
+
+
+def test_the_recipe_for_vllm_makes_dumps_that_are_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("numpy")
+    page = (Path(__file__).parents[1] / "chapters/api_audit.md").read_text(encoding="utf-8")
+    (code,) = [part for part in re.findall(r"```python\n(.*?)```", page, re.S) if "cos_sin_cache" in part]
+    monkeypatch.chdir(tmp_path)
+    for base in (1e4, 5e5):
+        torch.manual_seed(0)
+        with torch.no_grad():
+            exec(code, {"llm": Engine(base), "SamplingParams": dict, "HEAD_DIM": 16})
+        (tmp_path / "vllm.npz").rename(tmp_path / f"{base:g}.npz")
+    c = compare(tmp_path / "10000.npz", tmp_path / "500000.npz")
+    assert [(d.kind, d.candidate, d.layers) for d in c.differences] == [("base", "500,000", (0, 1))], str(c)
 
 
 def test_axes_that_are_exchanged_are_named() -> None:
