@@ -252,6 +252,7 @@ def test_texts_are_asked_behind_an_image(qwen: Any, monkeypatch: pytest.MonkeyPa
     report = audit(qwen, grid=(4, 6), only=names)
     assert [f.name for f in report] == names and report.passed, str(report.failures)
     assert "behind an image of 4 by 6" in report.notes[0]
+    assert any("without an image" in note for note in audit(qwen, only=["again"]).notes)
     right = type(qwen.model).get_rope_index
 
     def late(self: Any, *given: Any, **named: Any) -> Any:  # as if patches were not merged

@@ -226,7 +226,8 @@ def _whole(
 def _parts(model: Any) -> tuple[dict[str, Any], list[str]]:
     """What is asked, by name: a model as it is under "", and the encoder of an encoder-decoder beside its decoder."""
     if not in_halves(model):
-        return {"": model}, []
+        pictured = _reads(model) and "image_grid_thw" in names_of(model.forward)
+        return {"": model}, ["Asked without an image: grid=(4, 6) asks texts behind one."] if pictured else []
     parts, why = importlib.import_module("posenc.audit.adapters.hf.halves").halves(model)
     return parts, [why] if why else []
 
