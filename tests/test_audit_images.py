@@ -179,6 +179,8 @@ def test_sizes_of_patches_and_rows_beside_them_are_found() -> None:
 def test_an_image_is_asked_for_and_bad_grids_are_told() -> None:
     with pytest.raises(ValueError, match=r"takes images \(`pixel_values`\).*grid=\(4, 6\)"):
         audit(Strided())
+    with pytest.raises(ValueError, match=r"grid=\(rows, columns\)\) if it takes images"):
+        audit(nn.Linear(3, 3))
     with pytest.raises(ValueError, match="rows and columns of patches"):
         asked(Turning(), (4,))
     with pytest.raises(ValueError, match="cannot be called with an image of 6 by 6"):

@@ -242,7 +242,8 @@ class Called:
         except Exception as error:
             raise Unfit(
                 f"the model cannot be called with two tokens, int64 (1, 2), nor with more: {error_line(error)}; "
-                f"pass a function of (tokens, positions=None, mask=None) that returns logits (B, L, V)"
+                f"pass a function of (tokens, positions=None, mask=None) that returns logits (B, L, V), or say "
+                f"audit(model, grid=(rows, columns)) if it takes images"
             ) from error
         finally:
             for module, mode in modes.items():

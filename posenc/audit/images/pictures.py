@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,6 +57,8 @@ class Pictures:
         self.listed = next((name for name in ("grid_thw", "image_grid_thw") if name in self.names), None)
         """The argument that says rows and columns, where patches go in as a list."""
         self.merge = int(getattr(config, "spatial_merge_size", 1) or 1) if self.listed else 1
+        self.shapes = "spatial_shapes" in self.names
+        """Whether patches go in as rows with their grid and a mask, as in SigLIP 2."""
         first = next((m for m in (module or nn.Module()).modules() if isinstance(m, nn.Conv2d | nn.Conv3d)), None)
         told = getattr(config, "patch_size", None) or (first.stride[-1] if first is not None else None)
         told = told[0] if isinstance(told, tuple | list) else told
@@ -96,6 +99,8 @@ class Pictures:
 
     def _given(self, patches: Tensor) -> tuple[Tensor, ...]:
         h, w, _ = patches.shape
+        if self.shapes:
+            return (patches.flatten(0, 1)[None],)
         if self.listed:
             m = self.merge
             blocks = patches.unflatten(0, (-1, m)).unflatten(2, (-1, m)).transpose(1, 2)  # (h/m, w/m, m, m, …)
@@ -107,6 +112,9 @@ class Pictures:
         more: dict[str, Any] = {}
         if self.listed:
             more[self.listed] = torch.tensor([[1, *patches.shape[:2]]], device=patches.device)
+        if self.shapes:
+            more["spatial_shapes"] = torch.tensor([patches.shape[:2]], device=patches.device)
+            more["pixel_attention_mask"] = patches.new_ones(1, patches.shape[0] * patches.shape[1], dtype=torch.long)
         if "interpolate_pos_encoding" in self.names:
             more["interpolate_pos_encoding"] = True
         return more
@@ -186,6 +194,8 @@ def _features(out: Any) -> Tensor:
 
 def _native(config: Any, patch: Any) -> tuple[int, int] | None:
     """Rows and columns of patches in an image as the configuration has it."""
+    if isinstance(many := getattr(config, "num_patches", None), int) and math.isqrt(many) ** 2 == many:
+        return math.isqrt(many), math.isqrt(many)
     size = getattr(config, "image_size", None)
     sides = tuple(size) if isinstance(size, tuple | list) else (size, size)
     if not patch or not all(isinstance(side, int) for side in sides) or len(sides) != 2:
