@@ -34,6 +34,7 @@ FACTORS = (2.0, 4.0, 8.0, 16.0, 32.0, 40.0)
 GOLDEN = (5**0.5 - 1) / 2
 BEAM, DEPTH, POOL = 4, 3, 20
 PAIRS, TUNED = 240, 3  # how many pairs of layers' differences are tried, and of how many numbers are fitted
+USUAL = (16, 32, 64, 128, 256, 512, 1024, 2048, 4096)  # widths of windows
 SMALL = 0.005  # of what is explained; a guess with less is no finding
 SKETCH = 128  # numbers that stand for a row of logits where pairs are ranked
 MOST_LAYERS, SECONDS = 8, 25.0
@@ -127,9 +128,13 @@ class Search:
         if 1 < len(self.layers) <= MOST_LAYERS:
             everywhere = [*singles, *windows_of(self.layers, singles)]
             local = [replace(g, layers=(n,)) for g in everywhere for n in range(len(self.layers))]
-            outs = [self.logits((g,)) for g in local]
-            tried += [(self._size(out), (g,)) for g, out in zip(local, outs, strict=True)]
-            done = self._best(tried, goal) or self._two(local, outs, goal)
+            sizes, sketches = [], []
+            for g in local:
+                out = self.logits((g,))
+                sizes.append(self._size(out))
+                sketches.append(self._sketch(out))
+            tried += [(size, (g,)) for size, g in zip(sizes, local, strict=True)]
+            done = self._best(tried, goal) or self._two(local, sizes, torch.stack(sketches), goal)
             if done is not None:
                 return done
         tried.sort(key=lambda each: each[0])
@@ -156,7 +161,17 @@ class Search:
             best = min(best, tried[0], key=lambda each: each[0]) if tried else best
         return best[1], best[0]
 
-    def _two(self, local: list[Guess], outs: list[Tensor], goal: float) -> tuple[tuple[Guess, ...], float] | None:
+    def _sketch(self, out: Tensor) -> Tensor:
+        """A few hundred numbers for how logits differ from those without a guess."""
+        n, v = out.shape[1:]
+        rows = torch.linspace(0, n - 1, min(n, SKETCH // 2)).round().long()
+        g = torch.Generator().manual_seed(2)
+        mix = torch.randn(v, SKETCH, generator=g, dtype=torch.float64) if v > SKETCH else torch.eye(v).double()
+        return ((out - self.plain)[:, rows] @ mix).flatten().nan_to_num()
+
+    def _two(
+        self, local: list[Guess], sizes: list[float], d: Tensor, goal: float
+    ) -> tuple[tuple[Guess, ...], float] | None:
         """The first pair of guesses, each in a layer of its own or of another kind, that leaves rounding.
 
         All pairs are ranked as if their changes of the logits added up, and the likeliest are tried. The numbers of the
@@ -164,14 +179,11 @@ class Search:
 
         Args:
             local: Guesses, each in one layer.
-            outs: What each of them makes of the logits.
+            sizes: What each of them leaves.
+            d: How each of them changes the logits, as `_sketch` has it.
             goal: What counts as rounding.
         """
-        g = torch.Generator().manual_seed(2)
-        v = self.wanted.shape[-1]
-        sketch = torch.randn(v, SKETCH, generator=g, dtype=torch.float64) if v > SKETCH else torch.eye(v).double()
-        d = torch.stack([((out - self.plain) @ sketch).flatten() for out in outs]).nan_to_num()
-        wanted = ((self.wanted - self.plain) @ sketch).flatten()
+        wanted = self._sketch(self.wanted)
         alone = d.square().sum(1) - 2 * d @ wanted
         left = alone[:, None] + alone[None] + 2 * d @ d.T
         a, b = torch.triu_indices(len(local), len(local), 1)
@@ -193,15 +205,15 @@ class Search:
             fitted = self._tuned(fitted[::-1])
             if (size := self.left(fitted)) < goal:
                 return fitted, size
-        for n in torch.tensor([self._size(out) for out in outs]).argsort()[:1].tolist():
-            for make, start in STARTS:
-                for layer in range(len(self.layers)):
-                    other = replace(make(self.layers, start), layers=(layer,))
-                    if _clash(local[n], other) or time.process_time() > self.deadline:
-                        continue
-                    fitted = self._tuned((local[n], other))
-                    if (size := self.left(fitted)) < goal:
-                        return fitted, size
+        nearest = local[min(range(len(local)), key=lambda n: sizes[n])]
+        for make, start in STARTS:
+            for layer in range(len(self.layers)):
+                other = replace(make(self.layers, start), layers=(layer,))
+                if _clash(nearest, other) or time.process_time() > self.deadline:
+                    continue
+                fitted = self._tuned((nearest, other))
+                if (size := self.left(fitted)) < goal:
+                    return fitted, size
         return None
 
     def _best(
@@ -352,9 +364,10 @@ def _turn(function: Callable[..., Map], *given: Any, of: str = "qk") -> Edit:
 
 
 def windows_of(layers: list[Layer], known: list[Guess]) -> list[Guess]:
-    """Windows of all widths that a text of this length shows, without those that are known."""
+    """Windows that a text of this length shows, without those that are known; of a long one the usual widths."""
     there = {g.candidate for g in known if g.kind == "window"}
-    widths = range(2, layers[0].bias.shape[-1])
+    n = layers[0].bias.shape[-1]
+    widths = range(2, n) if n <= 64 else [w for w in USUAL if w < n]
     made = [Guess("window", "the keys that it sees", f"a window of {w} keys", _edit(_windowed, w)) for w in widths]
     return [g for g in made if g.candidate not in there]
 
