@@ -61,7 +61,7 @@ help:
 	@echo "make scheme     begin a new scheme: make scheme NAME=kerple (CONTRIBUTING.md says how it goes on)"
 	@echo "make notebooks  execute the notebooks from a clean kernel and store them in normal form"
 	@echo "make checked    compute the first two tables of the page \"How the package is checked\" anew, and keep them"
-	@echo "make census     audit all causal language models of transformers, and keep what was found (four minutes)"
+	@echo "make census     audit all language models of transformers, and keep what was found (eight minutes)"
 	@echo "make mutants    make deliberate mistakes in the schemes, and see whether a test notices (half an hour)"
 	@echo "make evidence   train and measure what has no result yet, at low priority; make evidence-gpu does so on a GPU"
 	@echo "make bench      time the rotation, the schemes, the audit and the explorers"
@@ -196,10 +196,11 @@ notebooks: $(VENV)/.test
 checked: $(VENV)/.test
 	@$(BIN)/python -m pytest -q --keep tests/test_contract.py tests/test_conformance.py
 
-# All causal language models of transformers, tiny; a run that was stopped goes on.
+# All language models of transformers, tiny: causal ones, encoders and encoder-decoders; a run that was stopped goes on.
 census: $(VENV)/.test
 	@jobs=$(JOBS); [ $$jobs != logical ] || jobs=$$($(BIN)/python -c "import os; print(os.cpu_count())"); \
-	$(ONE) $(BIN)/python -m posenc_evidence.census --jobs $$jobs
+	for kind in causal encoder encoder-decoder; do \
+	  $(ONE) $(BIN)/python -m posenc_evidence.census --kind $$kind --jobs $$jobs || exit; done
 
 $(VENV)/.mutants: $(VENV)/.test
 	@$(call install,mutants)

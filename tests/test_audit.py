@@ -19,7 +19,8 @@ from torch import Tensor, nn
 from posenc import ENCODINGS, RoPE, Transformer, exercises
 from posenc.audit import Adapter, Refused, Report, adapt, audit, run
 from posenc.audit.checks import CHECKS, measure
-from posenc.audit.probe import Probe
+from posenc.audit.measures import Measures
+from posenc.audit.probe import Measurement, Probe
 from posenc.audit.weights import randomise
 
 PLAIN = ("again", "neighbours", "fresh", "future", "prefix", "order", "reach", "constant")  # of tokens alone
@@ -976,3 +977,11 @@ def test_a_model_too_slow_to_be_asked_twice_is_not_said_to_be_random() -> None:
     report = audit(Slow(), only=["future", "again"], seconds=1e-3)
     assert {finding.verdict for finding in report} == {"timed out"} and not report.passed
     assert all("Stopped after 0.001 s" in finding.cause for finding in report)
+
+
+def test_a_test_that_took_its_time_does_not_end_those_after_it() -> None:
+    """The text is read anew where a model keeps what a longer one left; that call is not the last test's."""
+    measures = Measures(Probe(adapt(lambda tokens: nn.functional.one_hot(tokens, 30).float())))
+    measures._known["fresh"] = Measurement("fresh", 1.0)
+    measures.probe.deadline = 0.0
+    assert measures["future"].off == 0.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from torch.nn.functional import gelu
 from posenc import RoPE, alibi_slopes, frequencies, rotate
 from posenc.audit import compare
 from posenc.audit.__main__ import main
+from posenc.audit.comparison import search
 from posenc.audit.comparison.described import _of_biases
 from posenc.audit.weights import randomise
 from posenc.schemes.scaling import llama3, ntk, yarn
@@ -185,6 +187,27 @@ def test_a_function_that_cannot_be_looked_into_is_found_by_trying(llama: Any, na
     assert "tried" in str(c)
 
 
+@pytest.mark.parametrize(("how", "kinds"), [
+    ([How(layout="interleaved"), How(sign=-1)], {("layout", (0,)), ("direction", (1,))}),
+    ([How(base=5e5), How(window=8)], {("base", (0,)), ("window", (1,))}),
+    ([How(), How(layout="interleaved", window=6)], {("layout", (1,)), ("window", (1,))}),
+])  # fmt: skip
+def test_two_differences_in_layers_of_their_own_are_found_by_trying(
+    how: list[How], kinds: set[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With few guesses, since all of them take seconds; none of them is right alone."""
+    named = search.guesses_of
+    few = {"interleaved", "the other way", "500,000", "no rotation"}
+    monkeypatch.setattr(search, "guesses_of", lambda *given: [g for g in named(*given) if g.candidate in few])
+    monkeypatch.setattr(search, "STARTS", ())
+    monkeypatch.setattr(search, "PAIRS", 40)
+    reference = small()
+    port = Port(how).eval()
+    port.load_state_dict(reference.state_dict())
+    c = compare(reference, hidden(port), tokens=17)
+    assert {(d.kind, d.layers) for d in c.differences} == kinds and c.positional, str(c)
+
+
 @pytest.mark.models
 def test_dumps_of_logits(llama: Any, tmp_path: Path) -> None:
     np = pytest.importorskip("numpy")
@@ -240,6 +263,51 @@ def test_dumps_of_queries_and_keys_are_compared_layer_by_layer() -> None:
     still["k.2.after"] = still["k.2.before"]
     d = compare(dump(), still).differences[0]
     assert (d.kind, d.layers, d.of) == ("unrotated", (2,), "keys")
+
+
+class Shared(nn.Module):
+    """With the interface of vLLM's rotation: rows of tokens (n, H·d), turned in place, one module for all layers."""
+
+    def __init__(self, base: float) -> None:
+        super().__init__()
+        angle = torch.arange(64.0, dtype=torch.float64)[:, None] * frequencies(16, base, dtype=torch.float64)
+        self.register_buffer("cos_sin_cache", torch.cat((angle.cos(), angle.sin()), -1))
+
+    def forward(self, positions: Tensor, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
+        c, s = self.cos_sin_cache[positions][:, None].chunk(2, -1)
+        for x in (query, key):
+            a, b = (part.clone() for part in x.view(len(x), -1, 16).chunk(2, -1))
+            x.view(len(x), -1, 16).copy_(torch.cat((a * c - b * s, b * c + a * s), -1))
+        return query, key
+
+
+class Engine:
+    """A stand-in for vLLM's `LLM`: two layers, four heads of queries and two of keys, of 16 channels."""
+
+    def __init__(self, base: float) -> None:
+        self.model = nn.ModuleDict({"rotary": Shared(base), "q": nn.Linear(32, 64), "k": nn.Linear(32, 32)})
+
+    def apply_model(self, function: Callable[[nn.Module], Any]) -> list[Any]:
+        return [function(self.model)]
+
+    def generate(self, prompts: list[str], sampling: Any) -> None:
+        for layer in range(2):
+            x = draw(24, 32) + layer
+            self.model["rotary"](torch.arange(24), *(self.model[m].double()(x) for m in "qk"))
+
+
+def test_the_recipe_for_vllm_makes_dumps_that_are_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("numpy")
+    page = (Path(__file__).parents[1] / "chapters/api_audit.md").read_text(encoding="utf-8")
+    (code,) = [part for part in re.findall(r"```python\n(.*?)```", page, re.S) if "cos_sin_cache" in part]
+    monkeypatch.chdir(tmp_path)
+    for base in (1e4, 5e5):
+        torch.manual_seed(0)
+        with torch.no_grad():
+            exec(code, {"llm": Engine(base), "SamplingParams": dict, "HEAD_DIM": 16})
+        (tmp_path / "vllm.npz").rename(tmp_path / f"{base:g}.npz")
+    c = compare(tmp_path / "10000.npz", tmp_path / "500000.npz")
+    assert [(d.kind, d.candidate, d.layers) for d in c.differences] == [("base", "500,000", (0, 1))], str(c)
 
 
 def test_axes_that_are_exchanged_are_named() -> None:
@@ -313,6 +381,41 @@ def test_layers_whose_schedule_is_another() -> None:
     assert c.kinds == ("layers",) and c.positional
     nope = compare(model([near, How(turns="")]), model([How(turns=""), near]), tokens=41)
     assert nope.kinds == ("layers",) and {d.layers for d in nope.differences} == {(0,), (1,)}
+
+
+class Scout(nn.Module):
+    """Head 0 ranks the keys, and all heads see the best eight; it turns halves, and the others neighbours."""
+
+    def __init__(self, layout: str = "half") -> None:
+        super().__init__()
+        g = torch.Generator().manual_seed(0)
+        self.words, self.mix, self.out = nn.Embedding(60, 64), nn.Linear(64, 192), nn.Linear(64, 60)
+        for p in self.parameters():
+            p.data = torch.randn(p.shape, generator=g) / 8
+        self.layout = layout
+
+    def turn(self, x: Tensor) -> Tensor:
+        pos, f = torch.arange(x.shape[2]), frequencies(16, dtype=torch.float64)
+        first = rotate(x[:, :1], pos, f, layout=self.layout)
+        return torch.cat((first, rotate(x[:, 1:], pos, f)), 1)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        x = 8 * self.words(tokens)
+        q, k, v = self.mix(x).unflatten(-1, (12, 16)).transpose(1, 2).chunk(3, 1)
+        q, k = self.turn(q), self.turn(k)
+        see = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).tril()
+        rank = (q[:, :1] @ k[:, :1].mT).masked_fill(~see, -torch.inf)
+        best = rank.topk(min(8, x.shape[1]), -1).values[..., -1:]
+        scores = (q @ k.mT / 4).masked_fill(~see | (rank < best), -torch.inf)
+        return self.out(x + (scores.softmax(-1) @ v).transpose(1, 2).flatten(2))
+
+
+def test_one_head_that_turns_in_a_layout_of_its_own_is_named() -> None:
+    """DeepSeek-V3.2's indexer: what it ranks differs too, and follows from its layout."""
+    c = compare(Scout(), Scout("interleaved"), tokens=19)
+    assert c.kinds == ("layout", "window") and c.positional and not c.same, str(c)
+    assert c.differences[0].candidate.endswith("in head 0") and "more than distance" in c.differences[1].reference
+    assert c.left < 1e-3 and "Up to token 7 all keys are seen" in str(c).replace("\n", " ")
 
 
 def test_weights_may_be_shared_and_are_not_unless_asked() -> None:

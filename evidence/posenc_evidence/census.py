@@ -2,8 +2,8 @@
 
     python -m posenc_evidence.census [NAMES] [--jobs 2]
 
-With `--kind encoder` and `--kind encoder-decoder` those are asked, by the names of their classes; `--out` says where
-their rows go.
+With `--kind encoder` and `--kind encoder-decoder` those are asked, by the names of their classes. Each kind has a file
+of its own.
 
 Each architecture is built tiny, gets random weights, and is asked all questions of the audit. Child processes do it, so
 that one that hangs or dies costs its own row; results of a run that was stopped are kept, and the same command goes on.
@@ -28,8 +28,14 @@ from typing import Any
 from posenc._atomic import atomic
 from posenc._version import __version__
 
-OUT = Path("evidence/posenc_evidence/census.json")  # in a clone
-KEPT = Path(__file__).with_name("census.json")
+OUT = Path("evidence/posenc_evidence")  # in a clone
+FILES = {
+    "causal": "census.json",
+    "encoder": "census_encoders.json",
+    "encoder-decoder": "census_encoder_decoders.json",
+}
+"""Where the rows of each kind are."""
+KEPT = Path(__file__).with_name(FILES["causal"])
 PART = Path("_build/census.jsonl")  # rows of a run that was stopped
 SECONDS = 120.0  # for one architecture, with all that a busy machine adds
 
@@ -47,13 +53,10 @@ def main(arguments: list[str] | None = None) -> int:
         kind = "causal language model" if args.kind == "causal" else args.kind
         print(f"census: transformers has no {kind} {', '.join(unknown)}", file=sys.stderr)
         return 2
-    if args.kind != "causal" and args.out == str(OUT):
-        print(f"census: {OUT} is of causal language models: say with --out where rows of others go", file=sys.stderr)
-        return 2
     for note in version_note():
         print(f"census: {note}", file=sys.stderr)
     names = args.names or known
-    part = Path(args.part)
+    part, out = Path(args.part), Path(args.out or OUT / FILES[args.kind])
     done = {} if args.fresh else kept(part)
     try:
         rows = run([name for name in names if name not in done], args.jobs, args.seconds, part)
@@ -64,7 +67,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"census: {error}", file=sys.stderr)
         return 2
     rows |= {name: row for name, row in done.items() if name in names}
-    write(Path(args.out), [rows[name] for name in sorted(rows)], args.date)
+    write(out, [rows[name] for name in sorted(rows)], args.date)
     part.unlink(missing_ok=True)
     print(summary(rows.values()))
     return 0
@@ -72,7 +75,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def parser() -> argparse.ArgumentParser:
     command = argparse.ArgumentParser(
-        prog="python -m posenc_evidence.census", description="Audits all causal language models of transformers."
+        prog="python -m posenc_evidence.census", description="Audits all models of transformers of a kind."
     )
     command.add_argument("names", nargs="*", metavar="NAMES", help="model types, or classes (default: all)")
     command.add_argument(
@@ -85,7 +88,7 @@ def parser() -> argparse.ArgumentParser:
         "--jobs", type=int, default=os.cpu_count() or 1, help="processes at a time (default: one a core)"
     )
     command.add_argument("--seconds", type=float, default=SECONDS, help=f"for one architecture (default: {SECONDS:g})")
-    command.add_argument("--out", default=str(OUT), help=f"where results go (default: {OUT})")
+    command.add_argument("--out", help=f"where results go (default: a file of each kind in {OUT})")
     command.add_argument("--part", default=str(PART), help=f"where they are kept meanwhile (default: {PART})")
     command.add_argument("--date", default=datetime.date.today().isoformat(), help="of the run (default: today)")
     command.add_argument("--fresh", action="store_true", help="begin anew, whatever a stopped run has kept")
@@ -319,6 +322,9 @@ def write(path: Path, rows: list[dict[str, Any]], date: str) -> None:
 def results(path: str | os.PathLike[str] = KEPT) -> dict[str, Any]:
     """The census that comes with the package, or another one that `write` has written; needs no transformers.
 
+    Args:
+        path: The file, or a kind in `FILES`. Default: that of causal language models.
+
     Returns:
         "date", the versions, "questions" by the name of the test, and "rows". In a row, "tests" has for each test its
         verdict, its size, what it means, and where to look.
@@ -328,6 +334,7 @@ def results(path: str | os.PathLike[str] = KEPT) -> dict[str, Any]:
         >>> llama["tests"]["step"][0]
         'pass'
     """
+    path = KEPT.with_name(FILES[str(path)]) if str(path) in FILES else Path(path)
     kept: dict[str, Any] = json.loads(Path(path).read_text(encoding="utf-8"))
     sentences = [(*words, "", "")[:2] for words in kept.pop("sentences")]
     for row in kept["rows"]:

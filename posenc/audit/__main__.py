@@ -101,6 +101,10 @@ def parser() -> argparse.ArgumentParser:
     command.add_argument("--baseline", metavar="FILE", help="known failures pass, new ones fail, fixed ones are named")
     command.add_argument("--write-baseline", metavar="FILE", help="write what fails today as known failures")
     command.add_argument("--vocabulary", type=int, help="how many tokens there are (default: what the model tells)")
+    command.add_argument(
+        "--grid", metavar="ROWSxCOLUMNS",
+        help="of a model that takes images, its patches, such as 4x6; of a language model, the image before texts",
+    )  # fmt: skip
     command.add_argument("--config", action="store_true", help="only read the folder's config.json; needs no torch")
     command.add_argument("--knobs", action="store_true", help="look for fields of the config.json that are never read")
     command.add_argument("--tokens", type=int, default=24, help="length of the text (default: 24)")
@@ -113,10 +117,14 @@ def parser() -> argparse.ArgumentParser:
 
 def _list() -> int:
     from posenc.audit.checks import CHECKS
+    from posenc.audit.images.asked import QUESTIONS
+    from posenc.audit.images.behind import NAME, QUESTION
 
     for check in CHECKS.values():
         if not check.partner:
             print(f"{check.name:17} {check.question}{' (more)' if check.more else ''}")
+    for name, question in {**QUESTIONS, NAME: QUESTION}.items():
+        print(f"{name:17} {question} (--grid)")
     return PASSED
 
 
@@ -132,6 +140,8 @@ def _audit(args: argparse.Namespace) -> int:
         options["randomise"] = False
     if args.vocabulary is not None:
         options["vocabulary"] = args.vocabulary
+    if args.grid is not None:
+        options["grid"] = _grid(args.grid)
     known = read_baseline(args.baseline) if args.baseline else None  # before anything runs
     with contextlib.redirect_stdout(sys.stderr if args.json == "-" else sys.stdout):  # what is imported may print
         model, notes = _model(args)
@@ -154,6 +164,14 @@ def _audit(args: argparse.Namespace) -> int:
         print(f"beside {args.baseline}: {found}", file=sys.stderr if args.json == "-" else sys.stdout)
         return PASSED if found.passed else FAILED
     return PASSED if report.passed else FAILED
+
+
+def _grid(said: str) -> tuple[int, ...]:
+    """The numbers of 4x6, or of 8x4x6 for a video."""
+    try:
+        return tuple(int(each) for each in said.lower().replace("×", "x").split("x"))
+    except ValueError:
+        raise Cannot(f"--grid is {said!r}: write rows and columns of patches, such as 4x6") from None
 
 
 def _compare(args: argparse.Namespace) -> int:

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from posenc._version import __version__
-from posenc.audit.adapters.called import adapt, in_halves, of_transformers
+from posenc.audit.adapters.called import adapt, in_halves, names_of, of_transformers
 from posenc.audit.adapters.copies import Uncopied, copied, module_of
 from posenc.audit.adapters.protocol import TURN, Adapter, Unfit, endings
 from posenc.audit.causes import comparable, judge
@@ -23,6 +23,10 @@ from posenc.audit.checks import CHECKS, measure
 from posenc.audit.checks.schedule import Layered, layers_of
 from posenc.audit.config import Reading, read_config
 from posenc.audit.errors import error_line
+from posenc.audit.images.asked import image_audit
+from posenc.audit.images.behind import NAME as PLACES
+from posenc.audit.images.behind import places
+from posenc.audit.images.pictures import takes_images
 from posenc.audit.measures import Measures
 from posenc.audit.probe import ENDS, Probe
 from posenc.audit.report import Report
@@ -57,6 +61,7 @@ def audit(
     configuration: Any = None,
     causal: bool | None = None,
     vocabulary: int | None = None,
+    grid: Iterable[int] | None = None,
 ) -> Report:
     """Asks a model the questions that find positional bugs.
 
@@ -88,12 +93,16 @@ def audit(
             the model's configuration says, or its attribute `causal`; where nobody says it, whether a later token
             changes earlier logits decides.
         vocabulary: How many different tokens there are. Default: what the model itself tells.
+        grid: Of a model that takes images, rows and columns of patches, such as (4, 6): its tests are called
+            "image.rows" and so on. A language model of transformers with M-RoPE is asked about texts behind an image of
+            this grid, and behind a video where there are three numbers, frames first. Default: no image.
 
     Returns:
         The report.
 
     Raises:
-        ValueError: If the model cannot be called, returns no logits, or there is no test of a name.
+        ValueError: If the model cannot be called, returns no logits, needs an image and no grid is given, or there is
+            no test of a name.
 
     Example:
         >>> from posenc import Transformer
@@ -104,12 +113,22 @@ def audit(
     if tokens < 8:
         raise ValueError(f"tokens is {tokens}: use 8 or more")
     options = {"tokens": tokens, "seed": seed, "tolerance": tolerance, "seconds": seconds}
+    only = [only] if isinstance(only, str) else None if only is None else list(only)
+    model = getattr(model, "_orig_mod", model)  # what torch.compile wraps
+    rest = (more, configuration, reference, causal, randomise, progress, options, vocabulary)
     with TURN:
         try:
             with endings() as ended:
-                report = _whole(
-                    model, only, more, configuration, reference, causal, randomise, progress, options, vocabulary
-                )
+                if grid is None:
+                    _no_image(model)
+                    report = _whole(model, only, *rest)
+                elif _reads(model):
+                    report = _behind(model, tuple(int(each) for each in grid), only, *rest)
+                else:
+                    report = image_audit(
+                        model, grid, only=only, reference=reference, seed=seed, tolerance=tolerance,
+                        randomise=_new_weights(module_of(model), randomise),
+                    )  # fmt: skip
             if ended and report.passed:
                 raise Unfit(f"{ended[0]} in one of its calls, so this audit shows nothing")
             return report
@@ -117,9 +136,55 @@ def audit(
             raise Unfit(f"the model ends the program ({error_line(error)}): remove that call") from error
 
 
+def _no_image(model: Any) -> None:
+    """Raises where a model needs an image and there is none."""
+    if callable(model) and not hasattr(model, "logits") and (name := takes_images(model)):
+        raise Unfit(
+            f"{_name(model)} takes images (`{name}`): say how many rows and columns of patches yours have, as in "
+            "audit(model, grid=(4, 6))"
+        )
+
+
+def _reads(model: Any) -> bool:
+    """Whether a model takes tokens, and images beside them."""
+    return of_transformers(model) and "input_ids" in names_of(model.forward)
+
+
+def _new_weights(module: nn.Module | None, randomise: bool | str) -> bool:
+    """Whether weights are drawn anew; "auto" keeps those of large models."""
+    size = 0 if module is None else sum(p.numel() for p in module.parameters())
+    return randomise is True or (randomise == "auto" and size <= LARGE)
+
+
+def _behind(
+    model: Any,
+    grid: tuple[int, ...],
+    only: list[str] | None,
+    more: bool,
+    configuration: Any,
+    reference: Any,
+    *rest: Any,
+) -> Report:
+    """The report of a language model about texts behind a picture, and about its positions there."""
+    made = importlib.import_module("posenc.audit.adapters.hf.behind").Behind
+    adapter = made(copied(model), grid)
+    asked = [name for name in only or [] if name != PLACES]
+    row = [places(adapter, torch.arange(8)[None] % adapter.vocabulary)] if only is None or PLACES in only else []
+    if only is not None and not asked:
+        return Report(tuple(row), {"model": _name(model), "grid": _words(grid)})
+    beside = None if reference is None else made(reference, grid)
+    report = _whole(adapter, asked or None, more, configuration, beside, *rest)
+    note = f"Texts stand behind {'an image' if len(grid) == 2 else 'a video'} of {_words(grid)} patches."
+    return Report((*row, *report.findings), report.facts | {"grid": _words(grid)}, (note, *report.notes))
+
+
+def _words(grid: tuple[int, ...]) -> str:
+    return " by ".join(map(str, grid))
+
+
 def _whole(
     model: Any,
-    only: Iterable[str] | None,
+    only: list[str] | None,
     more: bool,
     configuration: Any,
     reference: Any,
@@ -142,7 +207,6 @@ def _whole(
             for part in parts
         }
         sources = {part: Source(each, vocabulary=vocabulary) for part, each in parts.items()}
-    only = [only] if isinstance(only, str) else None if only is None else list(only)
     asked = {part: _of_part(only, part, parts) for part in parts}
     names = {part: [] if only and not asked[part] else chosen(asked[part], more, should[part]) for part in parts}
     reports = {
@@ -161,9 +225,9 @@ def _whole(
 
 def _parts(model: Any) -> tuple[dict[str, Any], list[str]]:
     """What is asked, by name: a model as it is under "", and the encoder of an encoder-decoder beside its decoder."""
-    model = getattr(model, "_orig_mod", model)
     if not in_halves(model):
-        return {"": model}, []
+        pictured = _reads(model) and "image_grid_thw" in names_of(model.forward)
+        return {"": model}, ["Asked without an image: grid=(4, 6) asks texts behind one."] if pictured else []
     parts, why = importlib.import_module("posenc.audit.adapters.hf.halves").halves(model)
     return parts, [why] if why else []
 

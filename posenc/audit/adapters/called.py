@@ -55,7 +55,7 @@ class Called:
         self.model = model
         self.module = module_of(model)
         function = model.forward if isinstance(model, nn.Module) else model
-        names = _names(function)
+        names = names_of(function)
         self._names, self.required = names, required(function)[1:]
         self.targets = False
         """Whether forward gets the tokens as targets, too."""
@@ -70,9 +70,9 @@ class Called:
         """The dtype of a mask, and whether it is 1 for padding; not known before it is tried."""
         given: Any = self.module or model
         own = {name: callable(getattr(given, name, None)) for name in ("step", "reorder", "crop", "generate")}
-        own["step"] = own["step"] and len(_names(given.step)) >= 2
+        own["step"] = own["step"] and len(names_of(given.step)) >= 2
         self.step = self._own_step if own["step"] else self._state_step if self.state_name else None
-        self.count_name = next((name for name in COUNTS if own["generate"] and name in _names(given.generate)), None)
+        self.count_name = next((name for name in COUNTS if own["generate"] and name in names_of(given.generate)), None)
         self.generate = self._own_generate if self.count_name else None
         self.reorder = given.reorder if own["reorder"] and own["step"] else None
         self.crop = given.crop if own["crop"] and own["step"] else None
@@ -127,7 +127,7 @@ class Called:
     ) -> tuple[Tensor, Any]:
         owner: Any = self.module or self.model
         step = owner.step
-        names = _names(step)
+        names = names_of(step)
         self._settle(tokens, positions, mask)
         position_name = next((name for name in POSITIONS if name in names), None)
         mask_name = next((name for name in MASKS if name in names), None)
@@ -163,7 +163,7 @@ class Called:
         if any(value != plain[name] for name, value in how.items()):
             raise Refused("its own generate is asked for greedy tokens alone")
         owner: Any = self.module or self.model
-        names = _names(owner.generate)
+        names = names_of(owner.generate)
         greedy = {name: value for name, value in GREEDY.items() if name in names}
         out = ask(owner.generate, tokens, **{str(self.count_name): new}, **greedy)
         out = getattr(out, "sequences", out[0] if isinstance(out, tuple) else out)
@@ -242,7 +242,8 @@ class Called:
         except Exception as error:
             raise Unfit(
                 f"the model cannot be called with two tokens, int64 (1, 2), nor with more: {error_line(error)}; "
-                f"pass a function of (tokens, positions=None, mask=None) that returns logits (B, L, V)"
+                f"pass a function of (tokens, positions=None, mask=None) that returns logits (B, L, V), or say "
+                f"audit(model, grid=(rows, columns)) if it takes images"
             ) from error
         finally:
             for module, mode in modes.items():
@@ -337,7 +338,7 @@ def in_halves(model: Any) -> bool:
     return (
         of_transformers(model)
         and bool(getattr(model.config, "is_encoder_decoder", False))
-        and "decoder_input_ids" in _names(model.forward)
+        and "decoder_input_ids" in names_of(model.forward)
     )
 
 
@@ -355,7 +356,7 @@ def required(function: Any) -> list[str]:
     return [each.name for each in parameters if each.default is each.empty and each.kind not in free]
 
 
-def _names(function: Any) -> list[str]:
+def names_of(function: Any) -> list[str]:
     try:
         return list(inspect.signature(function).parameters)
     except (TypeError, ValueError):

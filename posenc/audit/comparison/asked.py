@@ -15,7 +15,7 @@ from posenc._version import __version__
 from posenc.audit.adapters.protocol import TURN, Refused, Unfit
 from posenc.audit.comparison import absolute, beside, dumps
 from posenc.audit.comparison.attention import Change, spread, words
-from posenc.audit.comparison.described import Found, differences
+from posenc.audit.comparison.described import CHOSEN, Found, differences
 from posenc.audit.comparison.maps import turned
 from posenc.audit.comparison.plan import change_of
 from posenc.audit.comparison.result import KINDS, Comparison, Difference
@@ -250,6 +250,7 @@ class _Models:
 
     def _weighed(self, texts: list[Text], found: list[Found], ignored: Found | None) -> Comparison:
         """Differences with what each explains; and what stays, which is something else."""
+        near = texts[0]
         size = max(text.off for text in texts)
         differ = any(text.off > text.tolerance for text in texts)
         kinds = tuple(dict.fromkeys(f.kind for f in found))
@@ -275,6 +276,15 @@ class _Models:
             and near_is(texts, self.tolerance)
         ):
             left = 0.0
+        seen, small = (
+            self._before_choice(near, kinds) if rest and any(f.reference == CHOSEN for f in found) else (0, 0.0)
+        )
+        if seen and small < 3 * self.tolerance:
+            rest, left, shares = False, small, dict.fromkeys(kinds)
+            self.notes.append(
+                f"Up to token {seen - 1} all keys are seen, and what is listed explains all. From there on each side "
+                "chooses keys by its own scores, so shares were not measured."
+            )
         rest = rest and differ and left > 0
         if not differ:
             left = size
@@ -283,7 +293,6 @@ class _Models:
             Difference(f.kind, f.reference, f.candidate, f.layers, shares.get(f.kind), f.look or KINDS[f.kind][1], f.of)
             for f in found if f.kind != "offset" or differ or f.certain
         ]  # fmt: skip
-        near = texts[0]
         if rest:
             where = beside.stage(near.ours, near.theirs, near.reference, near.candidate, self.tolerance)
             listed.append(
@@ -304,6 +313,15 @@ class _Models:
         change: Change = change_of(text.ours, text.theirs, frozenset(kinds), text.positions)
         pos = None if text.positions is None else text.positions.expand(len(text.tokens), -1)
         return deviation(text.candidate, self.ours.changed(text.tokens, pos, change)[..., : text.candidate.shape[-1]])
+
+    def _before_choice(self, near: Text, kinds: tuple[str, ...]) -> tuple[int, float]:
+        """How many rows see all keys, and how far they are off where the reference does what these kinds say."""
+        rows = min(layer.open for layer in (*near.ours, *near.theirs))
+        if rows < 3:
+            return 0, 0.0
+        change = change_of(near.ours, near.theirs, frozenset(kinds) - {"window"}, near.positions)
+        out = self.ours.changed(near.tokens, None, change)[:, :rows, : near.candidate.shape[-1]]
+        return rows, deviation(near.candidate[:, :rows], out)
 
     def _blind(self, near: Text) -> list[str]:
         """What these texts cannot show."""

@@ -154,10 +154,17 @@ class Squares(TorchFunctionMode):
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         out = function(*args, **(kwargs or {}))
-        if getattr(function, "__name__", "") in SOFTMAXES and isinstance(out, Tensor) and out.ndim >= 3:
+        name = getattr(function, "__name__", "")
+        if not isinstance(out, Tensor) or out.ndim < 3:
+            return out
+        if name in SOFTMAXES:
             rows, columns = out.shape[-2:]
-            if rows == columns > self.n and not self.size:
-                self.size = rows
+        elif name == "scaled_dot_product_attention":
+            rows, columns = args[0].shape[-2], args[1].shape[-2]
+        else:
+            return out
+        if rows == columns > self.n and not self.size:
+            self.size = rows
         return out
 
 

@@ -13,6 +13,7 @@ from posenc.audit.comparison.maps import Map
 from posenc.audit.comparison.sides import Layer
 from posenc.audit.identification.biases import FoundBias, bias_of
 
+CHOSEN = "keys that more than distance chooses"
 SIXTEEN = ("bfloat16", "float16")
 
 
@@ -65,7 +66,9 @@ def differences(text: object, near: object) -> list[Found]:
         elif ratio is not None and (part := _part(a, b)) is not None:
             found.append(Found("amplitude", "turned channels times 1", f"turned channels times {part:.5g}", (n,)))
     for n, (a, b) in enumerate(zip(near.ours, near.theirs, strict=True)):  # type: ignore[attr-defined]
-        if (one_bias := _of_biases(a.bias, b.bias)) is not None:
+        chosen = a.chosen or b.chosen
+        one_bias = _chosen(a.bias, b.bias) if chosen else _of_biases(a.bias, b.bias)
+        if one_bias is not None:
             found.append(replace(one_bias, layers=(n,)))
     return _merged(found, len(ours))
 
@@ -80,6 +83,9 @@ def differences_of(a: Map, b: Map) -> list[Found]:
 
 def _of_maps(a: Map, b: Map, others: list[Map], schedule: set[bool]) -> Iterator[Found]:
     """In what two maps of one layer differ."""
+    if a.heads or b.heads:
+        yield from _of_heads(a, b, schedule)
+        return
     if b.problem or a.problem:
         if bool(a.problem) == bool(b.problem):
             return
@@ -128,6 +134,20 @@ def _of_maps(a: Map, b: Map, others: list[Map], schedule: set[bool]) -> Iterator
         yield Found("rounding", _precision(a), _precision(b), certain=True)
     if not b.own and abs(b.offset - a.offset) > 1e-3:
         yield Found("offset", f"positions + {a.offset:g}", f"positions + {b.offset:.6g}")
+
+
+def _of_heads(a: Map, b: Map, schedule: set[bool]) -> Iterator[Found]:
+    """In what two maps differ head by head, each difference once with its heads."""
+    if any(m.problem and not m.heads for m in (a, b)):
+        return
+    many = len(a.heads or b.heads)
+    found: dict[tuple[str, str, str, str], list[int]] = {}
+    for h, (one, other) in enumerate(zip(a.heads or (a,) * many, b.heads or (b,) * many, strict=True)):
+        for f in _of_maps(one, other, [], schedule):
+            found.setdefault((f.kind, f.reference, f.candidate, f.look), []).append(h)
+    for (kind, reference, candidate, look), heads in found.items():
+        where = "" if len(heads) == many else f", in head{'s' * (len(heads) > 1)} {', '.join(map(str, heads))}"
+        yield Found(kind, f"{reference}{where}", f"{candidate}{where}", look=look)
 
 
 def kinds_of(a: Map, b: Map) -> set[str]:
@@ -215,7 +235,7 @@ def _axes(axes: tuple[int, ...]) -> str:
 
 def _ratio(a: Layer, b: Layer) -> float | None:
     """What the candidate's scores are multiplied by beside the reference's; None where that is not known."""
-    if any(m.own or m.problem for m in (b.q, b.k)) or a.scale == 0:
+    if any(m.own or m.problem for m in (b.q, b.k)) or any(m.heads for m in (a.q, a.k, b.q, b.k)) or a.scale == 0:
         return None
     gain = [m.gain if m.turns else m.through for m in (b.q, b.k)]
     ours = [m.gain if m.turns else m.through for m in (a.q, a.k)]
@@ -249,8 +269,7 @@ def _of_biases(a: Tensor, b: Tensor) -> Found | None:
         return Found("bias", "its bias", "another one")
     if not torch.equal(see, seen):
         if _sees(one) == _sees(other):
-            look = "Look at what ranks the keys, such as an indexer: it may rotate in a layout of its own."
-            return Found("window", "keys that more than distance chooses", "other such keys", look=look)
+            return _chosen(a, b)
         return Found("window", _sees(one), _sees(other))
     rel = (a - a.diagonal(dim1=1, dim2=2)[..., None]) - (b - b.diagonal(dim1=1, dim2=2)[..., None])
     both = see & seen & rel.isfinite()
@@ -259,6 +278,14 @@ def _of_biases(a: Tensor, b: Tensor) -> Found | None:
     kinds = {one.kind, other.kind}
     kind = "slopes" if "alibi" in kinds else "buckets" if "t5" in kinds or kinds == {"distance"} else "bias"
     return Found(kind, _said(one), _said(other))
+
+
+def _chosen(a: Tensor, b: Tensor) -> Found | None:
+    """Whether more than distance chooses keys, and other ones on each side."""
+    if a.shape == b.shape and torch.equal(a.isfinite(), b.isfinite()):
+        return None
+    look = "what ranks the keys, such as an indexer: it may rotate in a layout of its own"
+    return Found("window", CHOSEN, "other such keys", look=look)
 
 
 def _sees(b: FoundBias) -> str:

@@ -34,6 +34,7 @@ class Map:
         permuted: Whether the channels before are the other side's in another order.
         order: Then where each channel of the other side is, where all heads have one order.
         mixed: Then, for each channel, its partner (d,) and what it and the partner are multiplied by, (L, d) each.
+        heads: A map for each head, where there is none for all.
     """
 
     found: FoundRotation | None
@@ -49,6 +50,7 @@ class Map:
     own: bool = False
     permuted: bool = False
     order: tuple[int, ...] = ()
+    heads: tuple[Map, ...] = ()
 
     @property
     def turns(self) -> bool:
@@ -60,14 +62,18 @@ class Map:
         return torch.polar(torch.full_like(angle, self.gain), angle)
 
     def apply(self, x: Tensor, measured: bool = True) -> Tensor:
-        """x (…, L, d), unrotated, as it comes out."""
+        """x (…, L, d), unrotated, as it comes out; x (B, H, L, d) where there are heads."""
+        if self.heads:
+            return torch.stack([m.apply(x[:, h], measured) for h, m in enumerate(self.heads)], 1)
         if self.mixed is not None:
             partner, own, other = self.mixed
             return own.to(x) * x + other.to(x) * x[..., partner]
         return turned(x, self.pairs, self.measured if measured else self.exact(), self.through)
 
     def undone(self, y: Tensor) -> Tensor:
-        """y (…, L, d) as it was before."""
+        """y (…, L, d) as it was before; y (B, H, L, d) where there are heads."""
+        if self.heads:
+            return torch.stack([m.undone(y[:, h]) for h, m in enumerate(self.heads)], 1)
         return turned(y, self.pairs, 1 / self.measured, 1 / self.through)
 
 

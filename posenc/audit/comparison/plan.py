@@ -64,6 +64,8 @@ def _layer(a: Layer, b: Layer, kinds: frozenset[str]) -> Plan | None:
 
 def _map(a: Map, b: Map, kinds: frozenset[str]) -> Map | None:
     """The reference's map with what these kinds name from the candidate's; None where it stays."""
+    if a.heads or b.heads:
+        return _by_head(a, b, kinds)
     if a.problem or (b.problem and not b.mixed):
         return None
     if b.mixed:
@@ -100,6 +102,18 @@ def _map(a: Map, b: Map, kinds: frozenset[str]) -> Map | None:
         m = replace(m, offset=b.offset)
         m = replace(m, measured=m.exact())
     return None if m is a else m
+
+
+def _by_head(a: Map, b: Map, kinds: frozenset[str]) -> Map | None:
+    """The same head by head."""
+    if any(m.problem and not m.heads for m in (a, b)):
+        return None
+    many = len(a.heads or b.heads)
+    ours, theirs = (m.heads or (m,) * many for m in (a, b))
+    new = [_map(one, other, kinds) for one, other in zip(ours, theirs, strict=True)]
+    if all(m is None for m in new):
+        return None
+    return replace(a, heads=tuple(m or one for m, one in zip(new, ours, strict=True)))
 
 
 def _kinds(a: Map, b: Map) -> frozenset[str]:

@@ -33,6 +33,10 @@ BASES = (100.0, 1e3, 1e4, 5e4, 1e5, 1.5e5, 5e5, 1e6, 2e6, 5e6, 1e7)
 FACTORS = (2.0, 4.0, 8.0, 16.0, 32.0, 40.0)
 GOLDEN = (5**0.5 - 1) / 2
 BEAM, DEPTH, POOL = 4, 3, 20
+PAIRS, TUNED = 240, 3  # how many pairs of layers' differences are tried, and of how many numbers are fitted
+USUAL = (16, 32, 64, 128, 256, 512, 1024, 2048, 4096)  # widths of windows
+SMALL = 0.005  # of what is explained; a guess with less is no finding
+SKETCH = 128  # numbers that stand for a row of logits where pairs are ranked
 MOST_LAYERS, SECONDS = 8, 25.0
 
 
@@ -101,7 +105,10 @@ class Search:
 
     def left(self, guesses: tuple[Guess, ...]) -> float:
         """Root mean square that stays, over that of what is wanted."""
-        gap = self.logits(guesses) - self.wanted
+        return self._size(self.logits(guesses))
+
+    def _size(self, out: Tensor) -> float:
+        gap = out - self.wanted
         size = float(gap.square().mean().sqrt() / self.wanted.square().mean().sqrt())
         return size if math.isfinite(size) else math.inf
 
@@ -119,9 +126,15 @@ class Search:
         if done is not None:
             return done
         if 1 < len(self.layers) <= MOST_LAYERS:
-            local = [replace(g, layers=(n,)) for g in singles for n in range(len(self.layers))]
-            tried += [(self.left((g,)), (g,)) for g in local]
-            done = self._best(tried, goal)
+            everywhere = [*singles, *windows_of(self.layers, singles)]
+            local = [replace(g, layers=(n,)) for g in everywhere for n in range(len(self.layers))]
+            sizes, sketches = [], []
+            for g in local:
+                out = self.logits((g,))
+                sizes.append(self._size(out))
+                sketches.append(self._sketch(out))
+            tried += [(size, (g,)) for size, g in zip(sizes, local, strict=True)]
+            done = self._best(tried, goal) or self._two(local, sizes, torch.stack(sketches), goal)
             if done is not None:
                 return done
         tried.sort(key=lambda each: each[0])
@@ -147,6 +160,61 @@ class Search:
                 return done
             best = min(best, tried[0], key=lambda each: each[0]) if tried else best
         return best[1], best[0]
+
+    def _sketch(self, out: Tensor) -> Tensor:
+        """A few hundred numbers for how logits differ from those without a guess."""
+        n, v = out.shape[1:]
+        rows = torch.linspace(0, n - 1, min(n, SKETCH // 2)).round().long()
+        g = torch.Generator().manual_seed(2)
+        mix = torch.randn(v, SKETCH, generator=g, dtype=torch.float64) if v > SKETCH else torch.eye(v).double()
+        return ((out - self.plain)[:, rows] @ mix).flatten().nan_to_num()
+
+    def _two(
+        self, local: list[Guess], sizes: list[float], d: Tensor, goal: float
+    ) -> tuple[tuple[Guess, ...], float] | None:
+        """The first pair of guesses, each in a layer of its own or of another kind, that leaves rounding.
+
+        All pairs are ranked as if their changes of the logits added up, and the likeliest are tried. The numbers of the
+        best ones, such as a base, are then fitted.
+
+        Args:
+            local: Guesses, each in one layer.
+            sizes: What each of them leaves.
+            d: How each of them changes the logits, as `_sketch` has it.
+            goal: What counts as rounding.
+        """
+        wanted = self._sketch(self.wanted)
+        alone = d.square().sum(1) - 2 * d @ wanted
+        left = alone[:, None] + alone[None] + 2 * d @ d.T
+        a, b = torch.triu_indices(len(local), len(local), 1)
+        free = torch.tensor([not _clash(local[i], local[j]) for i, j in zip(a.tolist(), b.tolist(), strict=True)])
+        a, b = a[free], b[free]
+        tried: list[tuple[float, tuple[Guess, ...]]] = []
+        for n in left[a, b].argsort()[:PAIRS].tolist():
+            if time.process_time() > self.deadline:
+                break
+            pair = (local[int(a[n])], local[int(b[n])])
+            tried.append((self.left(pair), pair))
+            if tried[-1][0] < goal:
+                return pair, tried[-1][0]
+        tried.sort(key=lambda each: each[0])
+        for _, pair in tried[:TUNED]:
+            if time.process_time() > self.deadline:
+                break
+            fitted = self._tuned(self._tuned(pair)[::-1])
+            fitted = self._tuned(fitted[::-1])
+            if (size := self.left(fitted)) < goal:
+                return fitted, size
+        nearest = local[min(range(len(local)), key=lambda n: sizes[n])]
+        for make, start in STARTS:
+            for layer in range(len(self.layers)):
+                other = replace(make(self.layers, start), layers=(layer,))
+                if _clash(nearest, other) or time.process_time() > self.deadline:
+                    continue
+                fitted = self._tuned((nearest, other))
+                if (size := self.left(fitted)) < goal:
+                    return fitted, size
+        return None
 
     def _best(
         self, tried: list[tuple[float, tuple[Guess, ...]]], goal: float
@@ -293,6 +361,15 @@ def _edit(function: Callable[..., Layer], *given: Any) -> Edit:
 def _turn(function: Callable[..., Map], *given: Any, of: str = "qk") -> Edit:
     """A function of a map and these arguments, done to the maps of a layer that turn."""
     return lambda layer: _with(layer, lambda m: function(m, *given), of)
+
+
+def windows_of(layers: list[Layer], known: list[Guess]) -> list[Guess]:
+    """Windows that a text of this length shows, without those that are known; of a long one the usual widths."""
+    there = {g.candidate for g in known if g.kind == "window"}
+    n = layers[0].bias.shape[-1]
+    widths = range(2, n) if n <= 64 else [w for w in USUAL if w < n]
+    made = [Guess("window", "the keys that it sees", f"a window of {w} keys", _edit(_windowed, w)) for w in widths]
+    return [g for g in made if g.candidate not in there]
 
 
 def _rotations(layers: list[Layer], found: FoundRotation) -> list[Guess]:
@@ -467,6 +544,8 @@ def _told(search: Search, turned: bool, tolerance: float, notes: tuple[str, ...]
     total = sum(max(w - left, 0.0) for w in without)
     out = []
     for g, w in zip(chosen, without, strict=True):
+        if total and w - left < SMALL * total:
+            continue  # it explains nothing that can be told from rounding
         layers = g.layers if g.layers is not None else tuple(range(len(search.layers)))
         a, b = (g.candidate, g.reference) if turned else (g.reference, g.candidate)
         share = max(w - left, 0.0) / total if total else None

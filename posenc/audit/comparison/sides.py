@@ -28,6 +28,8 @@ class Layer:
         bias: (H, L, L), what is added; -inf where a key is hidden.
         cap: The c of c·tanh(scores/c), where scores are capped; 0 if they are not.
         straight: Whether scores are the product times a number, plus the bias.
+        chosen: Whether other keys are hidden in other texts, so that more than distance chooses them.
+        open: How many rows from the first on see all keys up to their own, in all texts.
     """
 
     q: Map
@@ -36,6 +38,8 @@ class Layer:
     bias: Tensor
     cap: float = 0.0
     straight: bool = True
+    chosen: bool = False
+    open: int = 0
 
 
 class Side:
@@ -151,18 +155,35 @@ def layers_of(
     out = []
     for n, (one, many) in enumerate(zip(repeated, mixed, strict=True)):
         given = before[n] if before is not None else (None, None)
-        q, k = (_map(each, start, positions) for each, start in zip((one.q, one.k), given, strict=True))
+        q, k = (_by_head(each, start, positions) for each, start in zip((one.q, one.k), given, strict=True))
         scale, bias, cap, straight = scores_of(many)
-        out.append(Layer(q, k, scale, bias, cap, straight))
+        see = many.scores.isfinite()
+        hidden = (~see).tril().any(-1).any(1).any(0)
+        rows = int(hidden.nonzero()[0]) if bool(hidden.any()) else len(hidden)
+        out.append(Layer(q, k, scale, bias, cap, straight, not bool((see == see[:1]).all()), rows))
     return out
+
+
+def _by_head(after: Tensor, start: Tensor | None, positions: Tensor) -> Map:
+    """The map of all heads, and where there is none that of each, such as of an indexer beside other heads."""
+    found = _map(after, start, positions)
+    many = after.shape[1]
+    if _clean(found) or many == 1 or (start is not None and start.shape[1] != many):
+        return found
+    each = [_map(after[:, h : h + 1], None if start is None else start[:, h : h + 1], positions) for h in range(many)]
+    return replace(found, heads=tuple(each)) if all(map(_clean, each)) else found
+
+
+def _clean(m: Map) -> bool:
+    """Whether a rotation, or none, explains what is seen."""
+    return not m.problem and (m.found is None or m.found.residual < 3e-3)
 
 
 def _map(after: Tensor, start: Tensor | None, positions: Tensor) -> Map:
     """The map from the other side's first place, or from the side's own where that explains nothing."""
     before, own = _before(after, start), _vectors(after[:, :, :1].expand_as(after))
     found = map_of(before, _vectors(after), positions)
-    clean = not found.problem and (found.found is None or found.found.residual < 3e-3)
-    if start is None or clean:
+    if start is None or _clean(found):
         return found
     order = _order(before[:, 0], own[:, 0])
     known = () if order is None else tuple(order.tolist())
