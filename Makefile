@@ -133,11 +133,16 @@ chromium:
 	  echo "or run: $(BIN)/playwright install chromium" >&2; \
 	fi
 
-# One run of units and notebooks, so that neither waits for the last test of the other.
+# One run of units and notebooks, so that neither waits for the last test of the other. Notebooks that train are run once,
+# where their numbers hold least: as on another processor. One process does so beside the others, and is heard at the end.
 test: built $(VENV)/.test chromium
-	@all=passed; plain=passed; \
-	$(ONE) $(PYTEST) --nbval tests chapters || all=FAILED; \
-	$(PLAIN) $(NBVAL) $(ROUNDED) --training || plain=FAILED; \
+	@all=passed; plain=passed; told=_build/plain.log; \
+	$(PLAIN) $(NBVAL) --numprocesses=1 $(ROUNDED) --training only > $$told 2>&1 & trains=$$!; \
+	trap 'kill $$trains; exit 130' INT TERM; \
+	[ $(JOBS) != 1 ] || wait $$trains || plain=FAILED; \
+	$(ONE) $(PYTEST) --nbval tests chapters --training without || all=FAILED; \
+	[ $(JOBS) = 1 ] || wait $$trains || plain=FAILED; \
+	cat $$told; \
 	echo; \
 	echo "tests of the package and the book, every output of the notebooks: $$all"; \
 	echo "notebooks that train, on a plain processor, with two threads:     $$plain"; \

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gc
+import importlib.util
 import os
 import re
+import sys
 import tempfile
 from collections import Counter
 from pathlib import Path
@@ -14,7 +16,10 @@ import pytest
 
 from tests.kernels import fork_kernels
 
-pytest_plugins = ["tests.browser"]
+# nbval reads notebooks with jsonschema, which takes a second or two to be able to check addresses in other alphabets,
+# unless this module is missing. So pytest does not find nbval by itself (see pyproject.toml), but here.
+sys.modules.setdefault("rfc3987_syntax", None)
+pytest_plugins = ["tests.browser", *(["nbval.plugin"] if importlib.util.find_spec("nbval") else [])]
 
 ROOT = Path(__file__).parent
 PARTS = {  # files that two workers share, and what names a case in a test's parameters
@@ -40,13 +45,17 @@ del off, register_optimizer_step_pre_hook
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--training", action="store_true", help="of the notebooks, only those that train in a cell")
+    parser.addoption(
+        "--training", choices=("only", "without"), help="the notebooks that train in a cell, or the others"
+    )
     parser.addoption("--rounding", type=int, metavar="SEED", help="round gradients otherwise, in notebooks")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    if config.getoption("--training") and collection_path.suffix == ".ipynb":
-        return True if "optim." not in collection_path.read_text(encoding="utf-8") else None
+    wanted = config.getoption("--training")
+    if wanted and collection_path.suffix == ".ipynb":
+        trains = "optim." in collection_path.read_text(encoding="utf-8")
+        return True if trains != (wanted == "only") else None
     return None
 
 
