@@ -134,10 +134,11 @@ chromium:
 	fi
 
 # One run of units and notebooks, so that neither waits for the last test of the other. Notebooks that train are run once,
-# where their numbers hold least: as on another processor. One process does so beside the others, and is heard at the end.
+# where their numbers hold least: as on another processor. One process does so beside the others, mostly while these
+# wait for the browser, and is heard at the end.
 test: built $(VENV)/.test chromium
 	@all=passed; plain=passed; told=_build/plain.log; \
-	$(PLAIN) $(NBVAL) --numprocesses=1 $(ROUNDED) --training only > $$told 2>&1 & trains=$$!; \
+	$(PLAIN) nice -n 5 $(NBVAL) --numprocesses=1 $(ROUNDED) --training only > $$told 2>&1 & trains=$$!; \
 	trap 'kill $$trains; exit 130' INT TERM; \
 	[ $(JOBS) != 1 ] || wait $$trains || plain=FAILED; \
 	$(ONE) $(PYTEST) --nbval tests chapters --training without || all=FAILED; \
