@@ -45,17 +45,13 @@ del off, register_optimizer_step_pre_hook
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption(
-        "--training", choices=("only", "without"), help="the notebooks that train in a cell, or the others"
-    )
+    parser.addoption("--training", action="store_true", help="of the notebooks, only those that train in a cell")
     parser.addoption("--rounding", type=int, metavar="SEED", help="round gradients otherwise, in notebooks")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    wanted = config.getoption("--training")
-    if wanted and collection_path.suffix == ".ipynb":
-        trains = "optim." in collection_path.read_text(encoding="utf-8")
-        return True if trains != (wanted == "only") else None
+    if config.getoption("--training") and collection_path.suffix == ".ipynb":
+        return True if "optim." not in collection_path.read_text(encoding="utf-8") else None
     return None
 
 
