@@ -43,7 +43,7 @@ CONTENTS = contents()
 CHAPTERS = [page for page in CONTENTS if (ROOT / f"{page}.ipynb").exists()]
 PAGES = [*CONTENTS, "search", "genindex", "_modules/posenc/schemes/rope"]
 FONTS = sorted((ROOT / "chapters/assets/fonts").glob("*.woff2"))
-SAMPLES = ["chapters/index", "chapters/notation", "chapters/memory", "search", "_modules/posenc/schemes/rope"]
+SAMPLES = ["chapters/index", "chapters/memory", "search", "_modules/posenc/schemes/rope"]
 
 
 # ---- files -----------------------------------------------------------------------------------------------------------
@@ -536,7 +536,7 @@ def test_the_colours_of_the_notation_reach_the_formulas(book: Path, open_page: O
 
 def test_a_new_reader_gets_the_system_s_light_or_dark(book: Path, open_page: Open) -> None:
     for theme in ("light", "dark"):
-        opened = open_page(address(book.as_uri(), "chapters/index"), color_scheme=theme)
+        opened = open_page(address(book.as_uri(), "search"), color_scheme=theme)
         assert opened.page.evaluate("document.documentElement.dataset.theme") == theme
 
 
