@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gc
+import importlib.util
 import os
 import re
+import sys
 import tempfile
 from collections import Counter
 from pathlib import Path
@@ -14,7 +16,10 @@ import pytest
 
 from tests.kernels import fork_kernels
 
-pytest_plugins = ["tests.browser"]
+# nbval reads notebooks with jsonschema, which takes a second or two to be able to check addresses in other alphabets,
+# unless this module is missing. So pytest does not find nbval by itself (see pyproject.toml), but here.
+sys.modules.setdefault("rfc3987_syntax", None)
+pytest_plugins = ["tests.browser", *(["nbval.plugin"] if importlib.util.find_spec("nbval") else [])]
 
 ROOT = Path(__file__).parent
 PARTS = {  # files that two workers share, and what names a case in a test's parameters

@@ -253,7 +253,7 @@ def test_the_plugin_fails_a_test_with_what_is_wrong(module: str, tmp_path: Path)
         "def test_needed(posenc_audit):\n    posenc_audit(models.Right(), require=['step'], only=['step', 'again'])\n",
         encoding="utf-8",
     )
-    arguments = [sys.executable, "-m", "pytest", "-q", "test_mine.py"]
+    arguments = [sys.executable, "-m", "pytest", "-q", "-p", "no:nbval", "test_mine.py"]
     surroundings = installed(tmp_path)
     done = subprocess.run(arguments, cwd=tmp_path, env=surroundings, capture_output=True, text=True, timeout=120)
     assert "2 failed, 1 passed" in done.stdout, done.stdout + done.stderr
@@ -279,7 +279,7 @@ def test_other_test_suites_import_neither_torch_nor_posenc(tmp_path: Path, wante
         (empty / "test_it.py").write_text("def test_it(posenc_audit):\n    assert callable(posenc_audit)\n")
     script = (
         "import sys, pytest\n"
-        "code = pytest.main(['-q'])\n"
+        "code = pytest.main(['-q', '-p', 'no:nbval'])\n"
         "print('loaded:', *(name for name in ('_posenc_pytest', 'posenc', 'torch') if name in sys.modules))\n"
         "sys.exit(code)"
     )

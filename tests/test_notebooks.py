@@ -13,6 +13,7 @@ import sys
 import threading
 import urllib.parse
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 
 import nbformat
@@ -23,6 +24,7 @@ from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 from normalise import COLAB_CELL, MATHS_CELL
 
+from tests.browser import extension
 from tests.kernels import LAUNCHER, Forge
 
 CHAPTERS = sorted(normalise.CHAPTERS.glob("*.ipynb"))
@@ -30,6 +32,7 @@ IGNORED_SHARE = 20  # at most one code cell in so many may go uncompared
 IGNORE_TAGS = {"nbval-ignore-output", "nbval-skip"}
 IGNORE_COMMENTS = ("NBVAL_IGNORE_OUTPUT", "NBVAL_SKIP", "PYTEST_VALIDATE_IGNORE_OUTPUT")
 STORED = {"text/plain", "text/latex", "text/markdown"}
+GLUED = {f"application/papermill.record/{kind}" for kind in STORED}
 ROUNDS = """
 import torch
 p = torch.nn.Parameter(torch.ones(2))
@@ -80,16 +83,16 @@ def counts_in_order(notebook: NotebookNode) -> list[str]:
     return [] if counts == list(range(1, len(counts) + 1)) else [f"execution counts are {counts}, not 1..n"]
 
 
+def ignored(cell: NotebookNode) -> bool:
+    """Whether nbval is told not to compare what a cell prints: a time, say."""
+    tags = {tag.lower() for tag in cell.metadata.get("tags", [])}
+    return bool(IGNORE_TAGS & tags) or any(comment in cell.source for comment in IGNORE_COMMENTS)
+
+
 def few_ignored(notebook: NotebookNode) -> list[str]:
     cells = code_cells(notebook)
-    ignored = [
-        cell
-        for cell in cells
-        if IGNORE_TAGS & {tag.lower() for tag in cell.metadata.get("tags", [])}
-        or any(comment in cell.source for comment in IGNORE_COMMENTS)
-    ]
-    allowed = len(cells) // IGNORED_SHARE
-    return [f"{len(ignored)} of {len(cells)} code cells go uncompared, {allowed} may"] if len(ignored) > allowed else []
+    found, allowed = sum(map(ignored, cells)), len(cells) // IGNORED_SHARE
+    return [f"{found} of {len(cells)} code cells go uncompared, {allowed} may"] if found > allowed else []
 
 
 def has_outputs(notebook: NotebookNode) -> list[str]:
@@ -178,6 +181,12 @@ CHECKS: dict[str, Check] = {
 }  # fmt: skip
 
 
+@cache
+def chapter(path: Path) -> NotebookNode:
+    """A chapter, read once for all checks, which change nothing in it: validation takes longer than they do."""
+    return nbformat.read(path, as_version=4)
+
+
 def test_there_are_chapters() -> None:
     assert CHAPTERS
 
@@ -185,13 +194,65 @@ def test_there_are_chapters() -> None:
 @pytest.mark.parametrize("path", CHAPTERS, ids=lambda path: path.stem)
 @pytest.mark.parametrize("check", CHECKS)
 def test_chapter(path: Path, check: str) -> None:
-    complaints = CHECKS[check](nbformat.read(path, as_version=4))
+    complaints = CHECKS[check](chapter(path))
     assert not complaints, f"{path.name}: " + "; ".join(complaints)
 
 
 @pytest.mark.parametrize("path", CHAPTERS, ids=lambda path: path.stem)
 def test_chapter_file_is_normal(path: Path) -> None:
     assert normalise.is_normal(path), f"{path.name} is not in normal form; run make notebooks"
+
+
+# ---- what the book computed ------------------------------------------------------------------------------------------
+
+
+def read_of(cell: NotebookNode) -> list[tuple[str, str | dict[str, str]]]:
+    """What a reader reads of the outputs of a cell. Values that sentences of the page take are no outputs."""
+    found: list[tuple[str, str | dict[str, str]]] = []
+    for output in normalise.merged([each for each in cell.outputs if not GLUED & set(each.get("data", {}))]):
+        if output.output_type == "stream":
+            found.append((output.name, output.text))
+        elif data := {kind: text for kind, text in output.get("data", {}).items() if kind in STORED}:
+            found.append((output.output_type, data))
+    return found
+
+
+@pytest.fixture(scope="module")
+def computed(book: Path) -> Callable[[Path], list[NotebookNode]]:
+    """The code cells of a chapter as the build of the present book has executed them, in a kernel of their own."""
+    jupyter_cache = pytest.importorskip("jupyter_cache")
+    kept = jupyter_cache.get_cache(str(book.parent / ".jupyter_cache" / extension("stamp").key()))
+
+    def of(path: Path) -> list[NotebookNode]:
+        return code_cells(kept.get_cache_bundle(kept.match_cache_notebook(chapter(path)).pk).nb)
+
+    return of
+
+
+@pytest.mark.parametrize("path", CHAPTERS, ids=lambda path: path.stem)
+def test_the_book_computed_what_is_stored(path: Path, computed: Callable[[Path], list[NotebookNode]]) -> None:
+    """Without running anything: the build has. `make nbval` runs all chapters as a reader's kernel does."""
+    for number, (cell, run) in enumerate(zip(code_cells(chapter(path)), computed(path), strict=True), 1):
+        if not ignored(cell):
+            assert read_of(run) == read_of(cell), f"{path.name}, code cell {number}: if it is right, run make notebooks"
+
+
+def test_other_outputs_are_noticed() -> None:
+    printed = new_output("stream", text="tensor(2.)\n")
+    shown = new_output("execute_result", data={"text/plain": "42", "text/html": "<b>42</b>"})
+    glued = new_output("display_data", data={"application/papermill.record/text/plain": "42"})
+    stored = read_of(new_code_cell(outputs=[printed, new_output("execute_result", data={"text/plain": "42"})]))
+    first, second = (new_output("stream", text=text) for text in ("tensor", "(2.)\n"))
+    assert read_of(new_code_cell(outputs=[first, glued, second, shown])) == stored
+    for other in (
+        [printed],
+        [shown],
+        [new_output("stream", text="tensor(2.1)\n"), shown],
+        [new_output("stream", name="stderr", text="tensor(2.)\n"), shown],
+        [printed, new_output("execute_result", data={"text/plain": "43"})],
+        [printed, shown, new_output("display_data", data={"text/markdown": "42"})],
+    ):
+        assert read_of(new_code_cell(outputs=other)) != stored
 
 
 # ---- each check refuses a notebook that is bad in its way ----------------------------------------------------------
@@ -370,7 +431,7 @@ def test_executing_keeps_what_is_right_and_says_what_fails(tmp_path: Path) -> No
             normalise.execute(path)
 
 
-def test_two_workers_compare_every_cell(tmp_path: Path) -> None:
+def test_a_worker_compares_every_cell(tmp_path: Path) -> None:
     """nbval with the settings of `make nbval`: a value that differs, an error, and a semicolon that hides a value.
 
     Under `--rounding` a gradient is a little off, unless it is 0.
@@ -384,7 +445,7 @@ def test_two_workers_compare_every_cell(tmp_path: Path) -> None:
     }
     for name, cells in notebooks.items():
         nbformat.write(normalise.normalise(new_notebook(cells=cells), name), tmp_path / f"{name}.ipynb")
-    options = ["-p", "conftest", "-n", "2", "-v", "--nbval", "--rounding", "1"]
+    options = ["-p", "no:nbval", "-p", "conftest", "-n", "1", "-v", "--nbval", "--rounding", "1"]
     command = [sys.executable, "-m", "pytest", *options, str(tmp_path)]
     done = subprocess.run(command, cwd=normalise.ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     failed = re.findall(r"^FAILED \S*?(\w+\.ipynb::Cell \d)", done.stdout, re.MULTILINE)

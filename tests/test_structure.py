@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -35,10 +36,53 @@ def unbundled(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(program: str, home: Path) -> subprocess.CompletedProcess[str]:
-    surroundings = {**os.environ, "PYTHONPATH": str(home)}
     return subprocess.run(
-        [sys.executable, "-c", program], cwd=home, env=surroundings, capture_output=True, text=True, timeout=120
+        [sys.executable, "-c", program], cwd=home, env=of(home), capture_output=True, text=True, timeout=120
     )
+
+
+def of(home: Path) -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(home)}
+
+
+#: Imports torch, which takes seconds, and runs each program that it is given in a process of its own.
+FORKS = """
+import json, os, sys, traceback
+import torch
+for line in sys.stdin:
+    program, told = json.loads(line)
+    pid = os.fork()
+    if pid == 0:
+        os.dup2(os.open(told, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 2)
+        failed = 0
+        try:
+            exec(program, {"__name__": "__main__"})
+        except BaseException:
+            failed = traceback.print_exc() or 1
+        sys.stderr.flush()
+        os._exit(failed)
+    print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def fails(unbundled: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], str]]:
+    """fails(program): what a program ends with that fails where torch is imported and posenc is not yet."""
+    told = tmp_path_factory.mktemp("fails") / "stderr"
+    with subprocess.Popen(
+        [sys.executable, "-c", FORKS], cwd=unbundled, env=of(unbundled), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        text=True,
+    ) as process:  # fmt: skip
+        assert process.stdin is not None and process.stdout is not None
+
+        def last(program: str) -> str:
+            process.stdin.write(json.dumps([program, str(told)]) + "\n")
+            process.stdin.flush()
+            assert process.stdout.readline() == "1\n", f"it does not fail: {program}"
+            return told.read_text(encoding="utf-8").strip().splitlines()[-1]
+
+        yield last
+        process.stdin.close()
 
 
 def test_a_picture_needs_neither_the_bundle_nor_anywidget(unbundled: Path) -> None:
@@ -58,10 +102,8 @@ assert not any(name.startswith("posenc._explore") for name in sys.modules)
     assert done.stdout.startswith("<svg\nPicture:")
 
 
-def test_explore_without_the_bundle_says_how_to_make_it(unbundled: Path) -> None:
-    done = run("import posenc, torch\nposenc.explore(lambda n: torch.eye(n), posenc.Heatmap(), n=(1, 9))", unbundled)
-    last = done.stderr.strip().splitlines()[-1]
-    assert done.returncode == 1
+def test_explore_without_the_bundle_says_how_to_make_it(fails: Callable[[str], str]) -> None:
+    last = fails("import posenc, torch\nposenc.explore(lambda n: torch.eye(n), posenc.Heatmap(), n=(1, 9))")
     assert last.startswith("ImportError")
     assert "python hatch_build.py" in last
 
@@ -119,11 +161,10 @@ def test_torch_alone_is_enough_for_encodings_models_properties_and_the_audit(unb
     ],
 )
 def test_what_an_extra_brings_is_named_where_it_is_missing(
-    unbundled: Path, missing: str, program: str, extra: str
+    fails: Callable[[str], str], missing: str, program: str, extra: str
 ) -> None:
-    done = run(f"import sys, torch\nsys.modules[{missing!r}] = None\nimport posenc\n{program}", unbundled)
-    last = done.stderr.strip().splitlines()[-1]
-    assert last.startswith(f"ImportError: {missing} is missing: run python -m pip install {missing}"), done.stderr
+    last = fails(f"import sys, torch\nsys.modules[{missing!r}] = None\nimport posenc\n{program}")
+    assert last.startswith(f"ImportError: {missing} is missing: run python -m pip install {missing}"), last
     assert f'"{extra}"' in last
     assert missing in {Requirement(line).name for line in EXTRAS[extra]}
 
