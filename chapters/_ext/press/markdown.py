@@ -110,14 +110,18 @@ class Writer:
         heading = element.find(re.compile("^h[1-6]$"), recursive=False)
         if isinstance(heading, Tag):
             self.level = int(heading.name[1])
-            anchors = " ".join(f"#{name}" for name in names if name and not NUMBERED.fullmatch(name))
-            text = f"{'#' * self.level} {self.words(heading)}" + (f" {{{anchors}}}" if anchors else "")
+            anchors = [name for name in names if name and not NUMBERED.fullmatch(name)]
+            text = self.headed(element, f"{'#' * self.level} {self.words(heading)}", anchors)
             heading.decompose()
             text = f"{text}\n\n{self.inside(element)}"
         else:
             text = self.inside(element)
         self.level = before
         return text
+
+    def headed(self, section: Tag, heading: str, anchors: list[str]) -> str:
+        """The heading of a section, with the names that links lead to."""
+        return f"{heading} {{{' '.join(f'#{name}' for name in anchors)}}}" if anchors else heading
 
     def heading(self, said: str, deeper: int = 1) -> str:
         return f"{'#' * min(DEEPEST, self.level + deeper)} {said}"
