@@ -16,7 +16,7 @@ import nbformat
 from bs4 import Tag
 from nbformat import NotebookNode
 
-from press.markdown import Writer
+from press.markdown import Writer, linked
 from press.pages import classes, drawn, local, resolved, soup, spaced
 from press.pictures import Shot, png
 
@@ -29,6 +29,7 @@ INTRODUCTION = (
     "*This is the chapter as a notebook. Run its cells from the top: the panels then compute in its kernel. On "
     "[the page]({page}) they move without one.*"
 )
+REST = "Notes"  # the heading of what follows the last solution, if it has no title of its own
 EVIDENCE = "Evidence behind the numbers of this page"
 
 
@@ -71,6 +72,11 @@ def notebook(
         first = section.find("p", recursive=False)
         if isinstance(first, Tag):
             first.insert_after(soup('<div class="pe-mark">cut</div>'))
+    for solution in tree.select("div.solution"):
+        after = solution.find_next_sibling()
+        if isinstance(after, Tag) and after.name != "section" and not classes(after) & {"exercise", "solution"}:
+            title = re.match(r"\W*(\w+)[.:]", after.get_text())
+            after.insert_before(soup(f'<div class="pe-mark">end {title[1] if title else REST}</div>'))
     shorthands = next((cell.source for cell in source.cells if cell.source.startswith(r"$\def")), "")
     writer = LiveWriter({**commands, **coloured(shorthands)}, name, site, drawings)
     text = writer.page(tree)
@@ -99,11 +105,13 @@ class LiveWriter(Writer):
         text = self.inside(tree)
         if self.notes:
             listed = "\n".join(f"{n}. {note}" for n, note in enumerate(self.notes, 1))
-            text += f"\n\n{mark('head')}\n\n{fold(EVIDENCE, listed)}"
+            text += f"\n\n{mark('fold')}\n\n## {EVIDENCE}\n\n{mark('cut')}\n\n{listed}"
         return text
 
     def marked(self, element: Tag) -> str:
-        return mark(*element.get_text().split())
+        """A mark that was put into the tree; where folds end that have no heading after them, it is one."""
+        kind, _, name = element.get_text().partition(" ")
+        return f"{mark('head')}\n\n{self.heading(name)}" if kind == "end" else mark(kind, name)
 
     # ---- blocks ------------------------------------------------------------------------------------------------------
 
@@ -160,7 +168,7 @@ class LiveWriter(Writer):
         address = str(element.get("href", ""))
         if not text.strip() or not address or "/glossary.html#term-" in f"/{address}":
             return text
-        return f"[{text}]({self.place(address)})"
+        return linked(text, self.place(address))
 
     def place(self, address: str) -> str:
         """Where a link leads: a heading stays in the notebook, a panel and all else is of the built book."""
@@ -175,7 +183,7 @@ class LiveWriter(Writer):
         words = super().evidence(element).partition("[^")[0]
         proof = element.find(class_="pe-proof")
         assert isinstance(proof, Tag)
-        said = html.escape(spaced(proof).replace("`", ""))
+        said = html.escape(spaced(proof).partition(". See ")[0])  # a title has no links
         return f'<abbr title="{said}">{words}</abbr><sup>{len(self.notes)}</sup>'
 
     # ---- outputs -----------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Drawings of pages as PNG, for hosts that show no SVG: code hosts take it out, and so does a notebook of a stranger."""
+"""Drawings of pages as PNG, since code hosts show no SVG, and neither does JupyterLab in a notebook of others."""
 
 from __future__ import annotations
 
