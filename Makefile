@@ -57,7 +57,8 @@ help:
 	@echo "make alone      run each file of tests by itself; make random runs them all in random order"
 	@echo "make lowest     run the tests of the package with the oldest versions that it promises to work with"
 	@echo "make environments  build the environments that Binder and Colab give the notebooks, and run every chapter in them;"
-	@echo "                HOST=binder or HOST=colab for one of the two (a quarter of an hour for both)"
+	@echo "                HOST=binder or HOST=colab for one of the two (a quarter of an hour for both),"
+	@echo "                and ONLY=\"rope alibi\" for these chapters"
 	@echo "make scheme     begin a new scheme: make scheme NAME=kerple (CONTRIBUTING.md says how it goes on)"
 	@echo "make notebooks  execute the notebooks from a clean kernel and store them in normal form"
 	@echo "make checked    compute the first two tables of the page \"How the package is checked\" anew, and keep them"
@@ -184,7 +185,7 @@ lowest:
 
 # What Binder and Colab install, in environments apart, and every chapter in them. Colab's installs what is committed here.
 environments: $(VENV)/.test
-	@$(ONE) TORCH_INDEX="$(TORCH_INDEX)" $(BIN)/python tools/environments.py $(HOST)
+	@$(ONE) TORCH_INDEX="$(TORCH_INDEX)" $(BIN)/python tools/environments.py $(HOST) $(if $(ONLY),--chapters $(ONLY))
 
 scheme: $(VENV)/.test
 	@test -n "$(NAME)" || { echo "Name the scheme: make scheme NAME=kerple" >&2; exit 1; }
