@@ -215,4 +215,5 @@ def test_actions_are_named_by_their_commits_and_rights_are_those_of_the_job() ->
                 commands = [line.split() for step in job["steps"] for line in step.get("run", "").splitlines()]
                 assert {words[0] for words in commands} <= {"git", "gh"}, (path, name)
                 if "contents" in writes:  # and it may write a branch that nothing is built from
-                    assert [words[-1] for words in commands if "push" in words] == ["HEAD:refs/heads/live"], (path, name)
+                    pushed = [words[-1] for words in commands if "push" in words]
+                    assert pushed == ["HEAD:refs/heads/live"], (path, name)
