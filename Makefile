@@ -173,7 +173,7 @@ random: built $(VENV)/.test
 
 # The package with the oldest versions that pyproject.toml promises, in an environment apart. What compares the package
 # with other libraries, builds the book, looks at its form or at what examples print is for the pinned versions.
-PINNED := book build conformance constraints evidence examples explore explore_book explore_hands explore_kernel explore_live explore_views export kept make notebook notebooks rosetta \
+PINNED := book build conformance constraints evidence examples explore explore_book explore_hands explore_kernel explore_live explore_views export kept launch make notebook notebooks press rosetta \
           scheme search structure wheel whole
 LOWEST := $(filter-out $(PINNED:%=tests/test_%.py),$(wildcard tests/test_*.py))
 lowest:

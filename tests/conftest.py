@@ -32,7 +32,7 @@ LONGER = {
     "export": re.compile(r"test_export\.py|test_explore\.py.*(graph|export|page|element)|::\w*(export|onnx)"),
     "compile": re.compile(r"::\w*compile|::test_a_graph_holds|flex"),
     "train": re.compile(r"test_lab_|::\w*(it_learns|it_trains)"),
-    "book": re.compile(r"test_(book|build|exercises|explore_live|kept|notebooks|scheme|search|structure)\.py"),
+    "book": re.compile(r"test_(book|build|exercises|explore_live|kept|launch|notebooks|scheme|search|structure)\.py"),
 }
 
 
