@@ -57,7 +57,8 @@ help:
 	@echo "make alone      run each file of tests by itself; make random runs them all in random order"
 	@echo "make lowest     run the tests of the package with the oldest versions that it promises to work with"
 	@echo "make environments  build the environments that Binder and Colab give the notebooks, and run every chapter in them;"
-	@echo "                HOST=binder or HOST=colab for one of the two (a quarter of an hour for both)"
+	@echo "                HOST=binder or HOST=colab for one of the two (a quarter of an hour for both),"
+	@echo "                and ONLY=\"rope alibi\" for these chapters"
 	@echo "make scheme     begin a new scheme: make scheme NAME=kerple (CONTRIBUTING.md says how it goes on)"
 	@echo "make notebooks  execute the notebooks from a clean kernel and store them in normal form"
 	@echo "make checked    compute the first two tables of the page \"How the package is checked\" anew, and keep them"
@@ -178,7 +179,7 @@ random: built $(VENV)/.test
 
 # The package with the oldest versions that pyproject.toml promises, in an environment apart. What compares the package
 # with other libraries, builds the book, looks at its form or at what examples print is for the pinned versions.
-PINNED := book build conformance constraints evidence examples explore explore_book explore_hands explore_kernel explore_live explore_views export kept make notebook notebooks rosetta \
+PINNED := book build conformance constraints evidence examples explore explore_book explore_hands explore_kernel explore_live explore_views export kept launch make notebook notebooks press rosetta \
           scheme search structure wheel whole
 LOWEST := $(filter-out $(PINNED:%=tests/test_%.py),$(wildcard tests/test_*.py))
 lowest:
@@ -190,7 +191,7 @@ lowest:
 
 # What Binder and Colab install, in environments apart, and every chapter in them. Colab's installs what is committed here.
 environments: $(VENV)/.test
-	@$(ONE) TORCH_INDEX="$(TORCH_INDEX)" $(BIN)/python tools/environments.py $(HOST)
+	@$(ONE) TORCH_INDEX="$(TORCH_INDEX)" $(BIN)/python tools/environments.py $(HOST) $(if $(ONLY),--chapters $(ONLY))
 
 scheme: $(VENV)/.test
 	@test -n "$(NAME)" || { echo "Name the scheme: make scheme NAME=kerple" >&2; exit 1; }

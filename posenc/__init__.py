@@ -5,11 +5,15 @@ whoever needs one scheme does not wait for pictures and panels.
 """
 
 import importlib
+import sys
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from posenc._lazy import lazy
 from posenc._version import __version__ as __version__
+
+if sys.version_info < (3, 11):  # noqa: UP036  # pip refuses an older one, and a clone on the path asks no pip
+    raise ImportError("posenc needs Python 3.11 or newer, and this is " + sys.version.split()[0])
 
 if TYPE_CHECKING:
     from posenc._attention.cache import KVCache

@@ -33,7 +33,7 @@ LONGER = {
     "compile": re.compile(r"::\w*compile|::test_a_graph_holds|flex"),
     "train": re.compile(r"test_lab_|::\w*(it_learns|it_trains)"),
     "book": re.compile(
-        r"test_(book|build|evidence|exercises|explore_live|kept|notebooks|press|scheme|search|structure|wheel)\.py"
+        r"test_(book|build|evidence|exercises|explore_live|kept|launch|notebooks|press|scheme|search|structure|wheel)\.py"
     ),
 }
 

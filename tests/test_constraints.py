@@ -1,5 +1,6 @@
 """The pinned set, and what Binder and Colab have, against what pyproject.toml promises."""
 
+import re
 import tomllib
 from importlib import metadata
 from pathlib import Path
@@ -86,3 +87,9 @@ def test_colab_and_the_first_cell_of_a_chapter_have_what_the_package_needs() -> 
     for name in set(NEEDED) & set(colab):
         (version,) = [each.version for each in colab[name].specifier if each.operator == "=="]
         assert version in NEEDED[name].specifier
+
+
+def test_binder_shows_sources_with_an_extension_and_other_notebooks_without() -> None:
+    built = (ROOT / ".binder/postBuild").read_text(encoding="utf-8")
+    (wanted,) = re.findall(r"^if grep -q '(.+)' (chapters/rope\.ipynb); then\n  .*jupyterlab-myst==", built, re.M)
+    assert wanted[0] in (ROOT / wanted[1]).read_text(encoding="utf-8")  # and test_launch.py: no live notebook has it

@@ -3,6 +3,7 @@
 Each test runs the Makefile in a folder with a space in its name, with stubs in place of Python and pip.
 """
 
+import json
 import os
 import re
 import shutil
@@ -181,9 +182,18 @@ def test_workflows_run_targets_that_exist_and_publishing_waits_for_the_tests() -
     started = flows["publish"][True]["workflow_run"]  # YAML takes the word "on" for true
     assert started["workflows"] == [flows["test"]["name"]]
     assert "conclusion == 'success'" in flows["publish"]["jobs"]["build"]["if"]
-    assert flows["publish"]["jobs"]["deploy"]["needs"] == "build"
+    assert flows["publish"]["jobs"]["deploy"]["needs"] == flows["publish"]["jobs"]["live"]["needs"] == "build"
+    (book,) = [step for step in flows["publish"]["jobs"]["build"]["steps"] if step.get("run") == "make book"]
+    assert book["env"]["LIVE_BRANCH"] == "live" and "live" not in flows["test"][True]["push"]["branches"]
     versions = flows["test"]["jobs"]["test"]["strategy"]["matrix"]["python"]
     assert versions == ["3.11", "3.12", "3.13", "3.14"]
+
+
+def test_the_container_is_made_with_what_make_knows() -> None:
+    container = json.loads((ROOT / ".devcontainer/devcontainer.json").read_text())
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.M))
+    assert set(re.findall(r"\bmake ([a-z]+)", container["postCreateCommand"])) == {"book", "chromium"} <= targets
+    assert container["image"].rpartition(":")[2] == (ROOT / ".binder/runtime.txt").read_text().strip().partition("-")[2]
 
 
 #: Whose commit nobody could look up.
@@ -202,4 +212,8 @@ def test_actions_are_named_by_their_commits_and_rights_are_those_of_the_job() ->
                     assert step["with"]["persist-credentials"] is False, (path, name)
             writes = {right for right, kind in job.get("permissions", {}).items() if kind == "write"}
             if writes:  # such a job runs nothing of ours, of pip's or of npm's
-                assert all("uses" in step for step in job["steps"]), (path, name)
+                commands = [line.split() for step in job["steps"] for line in step.get("run", "").splitlines()]
+                assert {words[0] for words in commands} <= {"git", "gh"}, (path, name)
+                if "contents" in writes:  # and it may write a branch that nothing is built from
+                    pushed = [words[-1] for words in commands if "push" in words]
+                    assert pushed == ["HEAD:refs/heads/live"], (path, name)

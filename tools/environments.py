@@ -87,7 +87,10 @@ def build(host: str, python: str | None) -> Path:
 
 def commit() -> str:
     command = ["git", "rev-parse", "HEAD"]
-    return subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.strip()
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    if done.returncode:
+        raise SystemExit("colab installs the commit that is checked out here, and this is no clone: run HOST=binder")
+    return done.stdout.strip()
 
 
 class Sessions(http.server.BaseHTTPRequestHandler):
@@ -191,6 +194,10 @@ def main() -> int:
     hosts = options.hosts or list(HOSTS)
     if unknown := set(hosts) - set(HOSTS):
         parser.error(f"no host is called {', '.join(sorted(unknown))}: there are {', '.join(HOSTS)}")
+    if unknown := set(options.chapters) - {path.stem for path in CHAPTERS.glob("*.ipynb")}:
+        parser.error(f"there is no chapter {', '.join(sorted(unknown))}: use a name such as rope")
+    if "colab" in hosts:
+        commit()  # before minutes go into an environment
     passed = [chapters(host, build(host, options.python), options.chapters) for host in hosts]
     print(*(f"{host}: {'passed' if good else 'FAILED'}" for host, good in zip(hosts, passed, strict=True)), sep="\n")
     return 0 if all(passed) else 1

@@ -110,14 +110,18 @@ class Writer:
         heading = element.find(re.compile("^h[1-6]$"), recursive=False)
         if isinstance(heading, Tag):
             self.level = int(heading.name[1])
-            anchors = " ".join(f"#{name}" for name in names if name and not NUMBERED.fullmatch(name))
-            text = f"{'#' * self.level} {self.words(heading)}" + (f" {{{anchors}}}" if anchors else "")
+            anchors = [name for name in names if name and not NUMBERED.fullmatch(name)]
+            text = self.headed(element, f"{'#' * self.level} {self.words(heading)}", anchors)
             heading.decompose()
             text = f"{text}\n\n{self.inside(element)}"
         else:
             text = self.inside(element)
         self.level = before
         return text
+
+    def headed(self, section: Tag, heading: str, anchors: list[str]) -> str:
+        """The heading of a section, with the names that links lead to."""
+        return f"{heading} {{{' '.join(f'#{name}' for name in anchors)}}}" if anchors else heading
 
     def heading(self, said: str, deeper: int = 1) -> str:
         return f"{'#' * min(DEEPEST, self.level + deeper)} {said}"
@@ -282,7 +286,7 @@ class Writer:
         return re.sub(r"[ \t]*\n[ \t]*", "\n", "".join(map(self.inline, parts))).strip() if parts else ""
 
     def words(self, element: Tag) -> str:
-        return re.sub(r"\s*\n\s*", " ", self.line(list(element.children)))
+        return re.sub(r"\s*\n\s*| {2,}", " ", self.line(list(element.children)))
 
     def inline(self, node: Any) -> str:
         if isinstance(node, NavigableString):
@@ -325,7 +329,7 @@ class Writer:
             if anchor.startswith(("explore-", "learn-")):
                 anchor = anchor.partition("?")[0]
             address = f"{path}{hash_}{anchor}"
-        return f"[{text}]({address})"
+        return linked(text, address)
 
     def evidence(self, element: Tag) -> str:
         """The words of a number, with the value behind them in a footnote."""
@@ -359,6 +363,12 @@ def wrapped(text: str, mark: str) -> str:
     inner = text.strip()
     before, after = text[: len(text) - len(text.lstrip())], text[len(text.rstrip()) :]
     return f"{before}{mark}{inner}{mark}{after}"
+
+
+def linked(text: str, address: str) -> str:
+    """A link around words, and not around spaces beside them."""
+    inner = text.strip()
+    return text.replace(inner, f"[{inner}]({address})", 1)
 
 
 def escaped(text: str) -> str:

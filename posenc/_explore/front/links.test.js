@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { PIN, fromHash, toHash } from "./scale.js";
+import { PIN, fromHash, toHash, within } from "./scale.js";
 
 /** @import { Choice, Control, Slider, Tick } from "./types" */
 
@@ -95,4 +95,15 @@ test("whatever values controls have, an address gives them back", () => {
     assert.deepEqual(fromHash(hash, "explore-a", controls), values);
     assert.deepEqual(fromHash(hash, "explore-a", controls, PIN), pinned);
   }
+});
+
+test("a link of a notebook leads into it if it is of the notebook itself or of the page of its name", () => {
+  const lab = "http://localhost:8888/doc/tree/chapters/rope.ipynb";
+  const page = "https://owner.github.io/book/chapters/rope.html";
+  for (const address of [`${lab}#explore-a?x=1`, `${page}#explore-a?x=1`, "http://localhost:8888/files/chapters/rope.html#a"])
+    assert.ok(within(address, `${lab}#before`), address);
+  assert.ok(within(`${page}#explore-a`, `${lab}?reset`));
+  for (const address of [page.replace("rope", "alibi"), page.replace("rope", "yarn_rope"), `${lab}?other`, "https://a.b/", "blob:x"])
+    assert.ok(!within(address, lab), address);
+  assert.ok(!within(`${page}#a`, `${page.replace("rope", "t5")}`));
 });

@@ -125,3 +125,15 @@ export function fromHash(hash, id, controls, prefix = "") {
   }
   return values;
 }
+
+/**
+ * Whether an address is of a place in the document that is shown: in itself, or, of a notebook, in the page of the
+ * book that has its name. A chapter's live form leads to that page, for hosts whose panels are in frames of their own.
+ * @type {(address: string, shown: string) => boolean}
+ */
+export function within(address, shown) {
+  const bare = (/** @type {string} */ url) => url.replace(/[?#].*/, "");
+  if (address.replace(/#.*/, "") === shown.replace(/#.*/, "")) return true;
+  const page = /([^/]+)\.html$/.exec(bare(address));
+  return Boolean(page) && bare(shown).endsWith(`/${page?.[1]}.ipynb`);
+}

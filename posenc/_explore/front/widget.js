@@ -6,7 +6,7 @@ import { renderDumps } from "./dump/kernel.js";
 import { renderLearning } from "./learn/kernel.js";
 import { Panel, variant } from "./panel.js";
 import { renderPlaying } from "./play/kernel.js";
-import { PIN, fromHash } from "./scale.js";
+import { PIN, fromHash, within } from "./scale.js";
 
 /** @import { Control, Engine, Spec, Tensor, Values } from "./types" */
 /** @typedef {Control & { trait: string }} Traited a control, and the trait of the widget that has its value */
@@ -109,7 +109,7 @@ function follow(panel, id) {
   const follows = (/** @type {MouseEvent} */ event) => {
     const link = /** @type {Element} */ (event.target).closest?.("a");
     if (!link?.hash || event.button || event.ctrlKey || event.metaKey || event.shiftKey) return;
-    if (link.href.replace(/#.*/, "") !== location.href.replace(/#.*/, "")) return;
+    if (!within(link.href, location.href)) return;
     if (link.hash.slice(1).split("?")[0] !== id) return;
     event.preventDefault(); // the address of a notebook leads to its headings
     event.stopPropagation();
