@@ -80,7 +80,10 @@ export interface ViewSpec {
   readonly origin: [row: number, column: number];
   readonly rows: string[];
   readonly columns: string[];
-  readonly table: string;
+  readonly shades: [light: string[], dark: string[]]; // colours of the map at equal distances
+  readonly differences: [light: string[], dark: string[]];
+  readonly names: { value: number; label: string }[];
+  readonly hatched: string;
   readonly pick: string[];
   readonly mark: string | string[];
   readonly log_x: boolean;
