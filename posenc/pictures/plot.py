@@ -46,7 +46,10 @@ white and on near-black."""
 WORDS = 48  # the most on an axis
 
 INK = "#010203"  # stands for the page's own text colour in an SVG
-OVER, UNDER = "#020101", "#fefdfd"  # what is read on a colour that is pale on a light page, or deep; in the dark reversed
+OVER, UNDER = (
+    "#020101",
+    "#fefdfd",
+)  # what is read on a colour that is pale on a light page, or deep; in the dark reversed
 HATCH = "////"
 STYLE: Any = {
     "axes.edgecolor": INK, "axes.labelcolor": INK, "text.color": INK, "xtick.color": INK, "ytick.color": INK,
@@ -375,7 +378,9 @@ def _heatmap(ax: Axes, view: Heatmap, matrix: np.ndarray) -> None:
     hatched = bool(np.isinf(matrix).any())
     # What has no number is a shade from the page, as the panels' own ground is, and so is what is hidden, hatched.
     tint = mpl.colors.to_rgba(INK, 0.06)
-    ax.patch.set(facecolor=tint, edgecolor=mpl.colors.to_rgba("#808080", 0.7), hatch=HATCH if hatched else None, linewidth=0)
+    ax.patch.set(
+        facecolor=tint, edgecolor=mpl.colors.to_rgba("#808080", 0.7), hatch=HATCH if hatched else None, linewidth=0
+    )
     ax.set(xlabel=view.x, ylabel=view.y)
     ax.spines[:].set(visible=True, linewidth=0.5, alpha=0.35)
     for axis, words, start in ((ax.xaxis, view.columns[:columns], left), (ax.yaxis, view.rows[:rows], top)):
@@ -395,10 +400,14 @@ def _heatmap(ax: Axes, view: Heatmap, matrix: np.ndarray) -> None:
     bar.outline.set(linewidth=0.5, alpha=0.35, edgecolor=INK)
     bar.solids.remove()  # matplotlib would draw it with seams
     ends = (0, 1, low, high)
-    strip = bar.ax.imshow(np.linspace(low, high, 255)[:, None], cmap=image.cmap, aspect="auto", origin="lower", extent=ends)
+    strip = bar.ax.imshow(
+        np.linspace(low, high, 255)[:, None], cmap=image.cmap, aspect="auto", origin="lower", extent=ends
+    )
     strip.set_gid(f"map-{view.scale}")
     if hatched:
-        bar.ax.legend(swatches, words, loc="upper left", bbox_to_anchor=(-0.6, -0.03), borderaxespad=0, handlelength=1.2)
+        bar.ax.legend(
+            swatches, words, loc="upper left", bbox_to_anchor=(-0.6, -0.03), borderaxespad=0, handlelength=1.2
+        )
 
 
 def _map(scale: str) -> ListedColormap:
@@ -416,7 +425,9 @@ def _inscribe(ax: Axes, matrix: np.ndarray, view: Heatmap, ends: tuple[float, fl
             at = min(254, max(0, int((value - ends[0]) / (ends[1] - ends[0]) * 255)))
             light, dark = (each[at] for each in deep)
             colour = ("white" if light else "black") if light == dark else UNDER if light else OVER
-            ax.text(left + column, top + row, f"{value:.{view.digits}f}", fontsize=8, ha="center", va="center", color=colour)
+            ax.text(
+                left + column, top + row, f"{value:.{view.digits}f}", fontsize=8, ha="center", va="center", color=colour
+            )
 
 
 def _deep(colour: tuple[int, int, int]) -> bool:

@@ -62,7 +62,11 @@ def _png(colours: np.ndarray, which: np.ndarray) -> str:
     """Cells as a PNG in base64: the number of each cell's colour, and the colours."""
     image = Image.fromarray(which.astype(np.uint8), mode="P")
     image.putpalette(colours[:, :3].astype(np.uint8).tobytes())
-    clear = {"transparency": colours[:, 3].astype(np.uint8).tobytes().rstrip(b"\xff")} if (colours[:, 3] < 255).any() else {}
+    clear = (
+        {"transparency": colours[:, 3].astype(np.uint8).tobytes().rstrip(b"\xff")}
+        if (colours[:, 3] < 255).any()
+        else {}
+    )
     with io.BytesIO() as file:
         image.save(file, format="png", optimize=True, **clear)
         return base64.b64encode(file.getvalue()).decode()

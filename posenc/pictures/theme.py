@@ -1,7 +1,7 @@
 """The colours of the book, on a light page and on a dark one: pictures of matplotlib and panels take theirs from here.
 
-A map of colours begins where the page ends: zero is the page's own ground, and the largest value is full ink. Between the
-two lightness rises or falls evenly (CIE L*), so that twice the value is twice as far from the page.
+A map of colours begins where the page ends: zero is the page's own ground, and the largest value is full ink. Between
+the two lightness changes evenly (L* of CIE), so that twice the value is twice as far from the page.
 """
 
 from __future__ import annotations

@@ -125,6 +125,12 @@ export interface Engine {
   link?: boolean; // whether an address can hold a state
 }
 
+/** Pictures side by side: how high their plots are, and how many lines the longest title above an axis has; 0 is unknown. */
+export interface Row {
+  level: number;
+  lines: number;
+}
+
 /** Words for whole numbers, from `start` on. */
 export type Words = string[] & { start: number };
 

@@ -88,8 +88,9 @@ export class Heatmap extends View {
       this.width,
       { low: left - 0.5, high: left + Math.max(columns, 1) - 0.5, cells: true, words: this.columns, label: this.spec.x },
       { low: top - 0.5, high: top + Math.max(rows, 1) - 0.5, cells: true, down: true, words: this.rows, label: this.spec.y },
-      (room) => this.size(room, rows, columns),
+      this.sized((room) => this.size(room, rows, columns)),
       this.airy,
+      this.row,
     );
     if (moved || this.image?.width !== columns || this.image.height !== rows) this.fit(rows, columns);
     const [low, high] = this.limits(data);
@@ -143,6 +144,11 @@ export class Heatmap extends View {
   /** The page has become dark, or light. */
   tint() {
     if (this.tensors) this.draw(this.tensors);
+  }
+
+  get square() {
+    const [rows, columns] = this.drawn[0].shape;
+    return rows === columns;
   }
 
   /**
@@ -363,7 +369,7 @@ export class Heatmap extends View {
 
   /** A value as it is told. @param {number} value */
   word(value) {
-    const name = this.differs ? undefined : this.spec.names.find((one) => one.value === value)?.label;
+    const name = this.differs ? undefined : this.spec.names.find((one) => Math.fround(one.value) === value)?.label;
     return name ?? (hidden(value) ? this.spec.hatched : format(value));
   }
 
