@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 SETTLED = "panel => !panel.running && Object.keys(panel.values).every(n => panel.values[n] === panel.shown[n])"
 # What is wrong with the form of a panel, at its width and at that of a phone: texts that meet or stick out, oblong
 # squares, words that lean, plots side by side that do not begin and end on one line. The form follows from texts and
-# sizes. Where texts of the same sizes stand in the same places as at an earlier call with this set of forms without faults, the other width
-# shows no new form. A panel that may `stay` keeps the width that was looked at last; the next call begins with that.
+# sizes. Where texts of the same sizes stand in the same places as at an earlier call with this set of forms without
+# faults, the other width shows no new form. A panel that may `stay` keeps the width that was looked at last; the next
+# call begins with that.
 FAULTS = """(panel, forms = new Set(), stay = false) => {
   const found = [];
   const pictures = () => panel.all.flatMap(view => view.parts ?? [view]).filter(view => view.frame);

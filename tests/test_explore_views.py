@@ -229,7 +229,7 @@ def test_a_map_is_that_of_the_page_around_and_names_what_is_hidden(own_page):
     own_page.wait_for_function(f"({zero})()[0] === 20")
     legend = own_page.locator("#explore-masked .pe-legend")
     assert legend.inner_text().split() == ["\u22125", "5", "hidden"]
-    left, top, right, bottom = plot(own_page, "explore-masked")
+    _, top, right, _ = plot(own_page, "explore-masked")
     stage = own_page.locator("#explore-masked .pe-stage")
     stage.hover(position={"x": right - 5, "y": top + 5})
     assert own_page.locator("#explore-masked .pe-chip b").first.inner_text() == "hidden"
