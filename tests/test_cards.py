@@ -1,4 +1,4 @@
-"""Cards for those who share a link: a page's own picture, drawn again from what matplotlib wrote, and the tags for it."""
+"""Cards for those who share a link: a page's own picture, drawn again from what matplotlib wrote, and its tags."""
 
 from __future__ import annotations
 

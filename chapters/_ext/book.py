@@ -278,15 +278,18 @@ LOST = """<!doctype html>
 <title>No such position</title>
 <link rel="icon" href="{base}_static/favicon.svg">
 <style>
-  body {{ margin: 18vh auto; max-width: 34rem; padding: 0 1.2rem; font: 1.1rem/1.5 Charter, Georgia, serif; color: #1d2329; background: #fff; }}
+  body {{ margin: 18vh auto; max-width: 34rem; padding: 0 1.2rem; font: 1.1rem/1.5 Charter, Georgia, serif; }}
+  body {{ color: #1d2329; background: #fff; }}
   h1 {{ font-size: 1.7rem; }} code {{ color: #b34f00; }} a {{ color: #2f4f8f; }}
   @media (prefers-color-scheme: dark) {{
     body {{ color: #dde2e8; background: #14171b; }} code {{ color: #ee8a45; }} a {{ color: #9cb6ee; }}
   }}
 </style>
 <h1>No such position</h1>
-<p><code>IndexError</code>: this table has no row for the address that you asked for. It was mistyped, or the page has moved.</p>
-<p><a href="{base}{page}">{title}</a> has all chapters, and the <a href="{base}search.html">search</a> looks through them.</p>
+<p><code>IndexError</code>: this table has no row for the address that you asked for. It was mistyped, or the page has
+moved.</p>
+<p><a href="{base}{page}">{title}</a> has all chapters, and the <a href="{base}search.html">search</a> looks through
+them.</p>
 </html>
 """
 

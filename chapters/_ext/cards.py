@@ -1,7 +1,7 @@
 """Cards for those who share a link: each page's first picture under its title, 1200 by 630 pixels, and the tags for it.
 
-The pictures are the still ones of the built pages, which matplotlib has written as SVG. What it writes has seven kinds of
-elements, so it draws them again here, and a build needs no browser. Cards are made where the site's address is known.
+The pictures are the still ones of the built pages, which matplotlib has written as SVG. What it writes has seven kinds
+of elements, so it draws them again here, and a build needs no browser. Cards are made where the site's address is known.
 """
 
 from __future__ import annotations
@@ -83,8 +83,9 @@ def card(title: str, svgs: list[str], above: str) -> bytes:
     """
     ax = _sheet()
     ax.text(56, 64, above, size=17, color=SOFT, va="center")
-    size = min(38, 38 * 40 / max(len(title), 1))
-    ax.text(56, 128, title, size=size, weight="bold", color=INK, va="center")
+    name = ax.text(56, 128, title, size=38, weight="bold", color=INK, va="center")
+    wide = name.get_window_extent(FigureCanvasAgg(ax.figure).get_renderer()).width
+    name.set_size(38 * min(1, (WIDTH - 112) / max(wide, 1)))
     left, top, width, height = ROOM
     trees = [ET.fromstring(svg) for svg in svgs]
     boxes = [_inked(tree) for tree in trees]
@@ -199,13 +200,8 @@ def _draw(ax: Axes, tree: ET.Element, place: Affine2D, scale: float) -> None:
             extent = (x, x + width, y + height, y)
             artist = ax.imshow(cells, extent=extent, aspect="auto", interpolation="nearest")
         elif tag == "text":
-            size = 15 * scale * 72 / DENSITY
-            ax.text(
-                *here.transform((float(element.get("x", 0)), float(element.get("y", 0)))),
-                element.text or "",
-                size=size,
-                color=INK,
-            )
+            x, y = here.transform((float(element.get("x", 0)), float(element.get("y", 0))))
+            ax.text(x, y, element.text or "", size=15 * scale * 72 / DENSITY, color=INK)
         if artist is not None:
             artist.set(transform=here + ax.transData, zorder=len(ax.get_children()))
             if clip:
