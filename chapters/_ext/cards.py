@@ -1,7 +1,7 @@
 """Cards for those who share a link: each page's first picture under its title, 1200 by 630 pixels, and the tags for it.
 
 The pictures are the still ones of the built pages, which matplotlib has written as SVG. What it writes has seven kinds
-of elements, so it draws them again here, and a build needs no browser. Cards are made where the site's address is known.
+of elements, so it draws them again here, and a build needs no browser. Cards are made where the site has an address.
 """
 
 from __future__ import annotations

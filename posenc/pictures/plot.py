@@ -44,6 +44,7 @@ COLOURS = {
 white and on near-black."""
 
 WORDS = 48  # the most on an axis
+ROWS, LETTER = 3, 0.062  # of words below an axis, and the width of a letter in inches
 
 INK = "#010203"  # stands for the page's own text colour in an SVG
 OVER, UNDER = (
@@ -59,7 +60,7 @@ STYLE: Any = {
     "legend.fontsize": 8, "legend.frameon": False, "font.size": 9, "lines.linewidth": 1.6,
     "figure.facecolor": "none", "axes.facecolor": "none", "savefig.facecolor": "none", "svg.fonttype": "path",
     "svg.hashsalt": "posenc", "image.interpolation": "none", "axes.prop_cycle": cycler(color=CYCLE),
-    "figure.constrained_layout.use": True, "legend.labelcolor": INK,
+    "figure.constrained_layout.use": True, "legend.labelcolor": INK, "hatch.linewidth": 0.5,
 }  # fmt: skip
 
 
@@ -283,7 +284,8 @@ def draw_on(ax: Axes, view: Heatmap | Lines | Plane, data: Sequence[np.ndarray])
         else:
             _plane(ax, view, drawn[0])
         if view.title:
-            ax.set_title(view.title)
+            above = math.ceil(len(view.labels) / 4) if isinstance(view, Lines) else 0  # rows of the legend
+            ax.set_title(view.title, pad=6 + 12 * above)
 
 
 def level(ax: Axes, height: float, name: str) -> None:
@@ -376,11 +378,10 @@ def _heatmap(ax: Axes, view: Heatmap, matrix: np.ndarray) -> None:
     image = ax.imshow(seen, cmap=_map(view.scale), vmin=low, vmax=high, aspect=aspect, extent=extent)
     image.set_gid(f"map-{view.scale}")
     hatched = bool(np.isinf(matrix).any())
-    # What has no number is a shade from the page, as the panels' own ground is, and so is what is hidden, hatched.
-    tint = mpl.colors.to_rgba(INK, 0.06)
-    ax.patch.set(
-        facecolor=tint, edgecolor=mpl.colors.to_rgba("#808080", 0.7), hatch=HATCH if hatched else None, linewidth=0
-    )
+    if hatched:
+        ax.patch.set(facecolor="none", edgecolor="#808080", hatch=HATCH, linewidth=0)
+    else:  # what has no number is a shade from the page, as the panels' own ground is
+        ax.patch.set(facecolor=mpl.colors.to_rgba(INK, 0.06), linewidth=0)
     ax.set(xlabel=view.x, ylabel=view.y)
     ax.spines[:].set(visible=True, linewidth=0.5, alpha=0.35)
     for axis, words, start in ((ax.xaxis, view.columns[:columns], left), (ax.yaxis, view.rows[:rows], top)):
@@ -391,7 +392,7 @@ def _heatmap(ax: Axes, view: Heatmap, matrix: np.ndarray) -> None:
     swatches = [Patch(facecolor=image.to_rgba(value), edgecolor=INK, linewidth=SWATCH) for value in view.names]
     words = list(view.names.values())
     if hatched:
-        swatches.append(Patch(facecolor=tint, edgecolor="#808080", hatch=HATCH, linewidth=0))
+        swatches.append(Patch(facecolor="none", edgecolor="#808080", hatch=HATCH, linewidth=0))
         words.append(view.hatched)
     if view.names:
         ax.legend(swatches, words, loc="upper left", bbox_to_anchor=(1.02, 1), borderaxespad=0)
@@ -436,11 +437,22 @@ def _deep(colour: tuple[int, int, int]) -> bool:
 
 
 def _name(axis: Any, words: Sequence[str], start: int) -> None:
-    """Words at the whole numbers of an axis, where there are any; of very many every second, third, …"""
-    if words:
-        places = range(0, len(words), math.ceil(len(words) / WORDS))
-        axis.set_ticks([start + place for place in places], [str(words[place]) for place in places])
-        axis.set_tick_params(rotation=45 if axis.axis_name == "x" else 0)
+    """Words at the whole numbers of an axis, where there are any; of very many every second, third, …
+
+    Below a picture they lie in up to three rows, by turns, so that none has to lean.
+    """
+    if not words:
+        return
+    every, rows = math.ceil(len(words) / WORDS), 1
+    if axis.axis_name == "x":
+        box = axis.axes.get_window_extent()
+        room = (min(box.width, box.height) if axis.axes.get_aspect() == 1 else box.width) / axis.axes.figure.dpi
+        needed = LETTER * (max(map(len, words)) + 1) * len(words) / room  # rows
+        every = max(every, math.ceil(needed / ROWS))
+        rows = math.ceil(needed / every)
+    places = range(0, len(words), every)
+    names = ["\n" * (count % rows) + str(words[place]) for count, place in enumerate(places)]
+    axis.set_ticks([start + place for place in places], names)
 
 
 def _lines(ax: Axes, view: Lines, x: np.ndarray, y: np.ndarray) -> None:
