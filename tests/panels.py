@@ -22,9 +22,10 @@ if TYPE_CHECKING:
 
 SETTLED = "panel => !panel.running && Object.keys(panel.values).every(n => panel.values[n] === panel.shown[n])"
 # What is wrong with the form of a panel, at its width and at that of a phone: texts that meet or stick out, oblong
-# squares, pictures side by side that do not begin on one line. The form follows from texts and sizes. Where texts of
-# the same sizes stand in the same places as at an earlier call with this set of forms without faults, the other width
-# shows no new form. A panel that may `stay` keeps the width that was looked at last; the next call begins with that.
+# squares, words that lean, plots side by side that do not begin and end on one line. The form follows from texts and
+# sizes. Where texts of the same sizes stand in the same places as at an earlier call with this set of forms without
+# faults, the other width shows no new form. A panel that may `stay` keeps the width that was looked at last; the next
+# call begins with that.
 FAULTS = """(panel, forms = new Set(), stay = false) => {
   const found = [];
   const pictures = () => panel.all.flatMap(view => view.parts ?? [view]).filter(view => view.frame);
@@ -39,19 +40,9 @@ FAULTS = """(panel, forms = new Set(), stay = false) => {
     const plots = pictures().map(view => [view.frame.plot, view.tensors[0].shape]);
     return JSON.stringify([edge.width, panel.stages.textContent.replace(/\\d/g, "0"), placed, plots]);
   };
-  const inside = (x, y, box) => x > box.left - 4 && x < box.right + 4 && y > box.top - 3 && y < box.bottom + 3;
-  const slanted = e => {  // points on the middle line of a word that rises at 45° to its end
-    const { left, top } = e.ownerSVGElement.getBoundingClientRect(), half = Math.SQRT1_2;
-    const [x, y] = ["x", "y"].map(name => Number(e.getAttribute(name))), points = [];
-    for (let s = 0; s <= e.getComputedTextLength(); s += 2) {
-      points.push([left + x - half * (s + 4), top + y + half * (s - 4)]);
-    }
-    return points;
-  };
   const widen = width => {
     panel.stages.style.width = width ? `${width}px` : "";
-    panel.arrange(panel.stages.clientWidth);
-    panel.all.forEach(view => view.resize());
+    panel.arranged();
   };
   const first = parseInt(panel.stages.style.width) || 0, seen = [];
   for (const width of [first, 320 - first]) {
@@ -61,16 +52,11 @@ FAULTS = """(panel, forms = new Set(), stay = false) => {
       if (Math.abs(svg.getBoundingClientRect().width - svg.viewBox.baseVal.width) > 0.5) found.push(`${width}: scaled`);
       const texts = [...svg.querySelectorAll("text")]
         .filter(e => e.textContent && e.getAttribute("visibility") !== "hidden")
-        .map(e => [e.textContent, e.getBoundingClientRect(), e.getAttribute("transform") ? slanted(e) : null]);
-      texts.forEach(([one, a, line], i) => {
+        .map(e => [e.textContent, e.getBoundingClientRect(), e.hasAttribute("transform")]);
+      texts.forEach(([one, a, leans], i) => {
+        if (leans) found.push(`${width}: “${one}” leans`);
         if (a.left < edge.left - 1 || a.right > edge.right + 1) found.push(`${width}: “${one}” sticks out`);
-        for (const [other, b, before] of texts.slice(0, i)) {
-          if (line || before) {
-            const close = line && before ? Math.abs(line[0][0] - before[0][0]) < 16.5
-              : (line ?? before).some(([x, y]) => inside(x, y, line ? b : a));
-            if (close) found.push(`${width}: “${one}” and “${other}” meet`);
-            continue;
-          }
+        for (const [other, b] of texts.slice(0, i)) {
           const wide = Math.min(a.right, b.right) - Math.max(a.left, b.left);
           const high = Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top);
           if (wide > 0.5 && high > 2.5) found.push(`${width}: “${one}” and “${other}” meet`);
@@ -85,10 +71,13 @@ FAULTS = """(panel, forms = new Set(), stay = false) => {
       const row = view.host.getBoundingClientRect().top;
       const top = view.stage.getBoundingClientRect().top + plot.top;
       const key = [...rows.keys()].find(other => Math.abs(other - row) < 2) ?? row;
-      rows.set(key, [...(rows.get(key) ?? []), top]);
+      rows.set(key, [...(rows.get(key) ?? []), [top, top + plot.height]]);
     }
-    for (const tops of rows.values()) {
-      if (Math.max(...tops) - Math.min(...tops) > 1) found.push(`${width}: tops at ${tops}`);
+    for (const ends of rows.values()) {
+      for (const [end, name] of ["tops", "bottoms"].entries()) {
+        const places = ends.map(each => each[end]);
+        if (Math.max(...places) - Math.min(...places) > 1) found.push(`${width}: ${name} at ${places}`);
+      }
     }
     const here = outline();
     if (forms.has(here)) break;
@@ -101,8 +90,7 @@ FAULTS = """(panel, forms = new Set(), stay = false) => {
 WIDEN = """id => {
   const { panel } = document.getElementById(id);
   panel.stages.style.width = "";
-  panel.arrange(panel.stages.clientWidth);
-  panel.all.forEach(view => view.resize());
+  panel.arranged();
 }"""
 READ = f"""async ([id, stay]) => {{
   const {{ panel }} = document.getElementById(id), settled = {SETTLED}, late = performance.now() + 30_000;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import io
 import itertools
 import re
@@ -13,9 +14,11 @@ import numpy as np
 import pytest
 import torch
 from matplotlib.image import imread
+from PIL import Image
 from scheme import ALIKE, HUES, distance, hue, to_lab
 
 from posenc import Heatmap, Lines, Plane, plot
+from posenc.pictures import theme
 from posenc.pictures.svg import slim
 from posenc.schemes.registry import SCHEMES
 from tests.helpers import PAPERS, contrast
@@ -122,11 +125,20 @@ def test_lines_without_points_count_from_their_start():
 
 def test_very_many_words_are_not_all_written_on_an_axis() -> None:
     """A hundred names would cover one another, and each is a path in the page."""
-    for count, written in ((40, 40), (90, 45)):
+    for count, written in ((40, 20), (90, 30)):
         names = [f"name{n}" for n in range(count)]
         axis = plot.lines(torch.zeros(count), ticks=names, alt="a line").figure.axes[0].xaxis
-        words = [label.get_text() for label in axis.get_ticklabels()]
+        words = [label.get_text().strip() for label in axis.get_ticklabels()]
         assert words == names[:: count // written] and len(words) == written
+
+
+def test_words_lie_flat_in_as_many_rows_as_they_need():
+    for words, rows in ((["a", "b", "c"], 1), ([f"word{n}" for n in range(16)], 2)):
+        axis = plot.lines(torch.zeros(len(words)), ticks=words, alt="a line").figure.axes[0].xaxis
+        labels = [label.get_text() for label in axis.get_ticklabels()]
+        assert [label.strip() for label in labels] == words
+        assert [label.count("\n") for label in labels] == [n % rows for n in range(len(words))]
+        assert {label.get_rotation() for label in axis.get_ticklabels()} == {0}
 
 
 def test_points_are_drawn_with_their_marks():
@@ -163,9 +175,13 @@ def test_numbers_are_written_into_few_cells_in_black_or_white():
     plot.draw_on(ax, view, [matrix])
     found = {(text.get_text(), *text.get_position()) for text in ax.texts}
     assert found == {(f"{matrix[r, c]:.1f}", 3 + c, r) for r in range(3) for c in range(3) if (r, c) != (0, 0)}
+    read = {plot.OVER: ("#000000", "#ffffff"), plot.UNDER: ("#ffffff", "#000000")}
     for text in ax.texts:
-        paper = matplotlib.colors.to_hex(ax.images[0].to_rgba(float(text.get_text())))
-        assert contrast(matplotlib.colors.to_hex(text.get_color()), paper) >= 4.5
+        at = min(254, int((float(text.get_text()) + 4) / 8 * 255))
+        ink = matplotlib.colors.to_hex(text.get_color())
+        for ground in (theme.LIGHT, theme.DARK):
+            paper = f"#{bytes(theme.table('diverging', ground)[at]).hex()}"
+            assert contrast(read.get(ink, (ink, ink))[ground], paper) >= 4.5
     _, ax = plot.figure()
     plot.draw_on(ax, view, [np.zeros((40, 40))])
     assert not ax.texts
@@ -194,18 +210,59 @@ def test_the_ends_of_the_colours(view, data, wanted):
     assert plot.limits(view, np.array(data, float)) == wanted
 
 
-@pytest.mark.parametrize("scale", plot.MAPS)
-def test_scales_are_what_they_say(scale):
-    table = np.frombuffer(plot.table(scale), np.uint8).reshape(256, 3).astype(float)
-    light = table @ [0.2126, 0.7152, 0.0722]
-    if scale == "sequential":
-        assert (np.diff(light) > -1).all()
-        assert light[-1] - light[0] > 150
-    elif scale == "diverging":
-        assert light[128] > 235
-        assert abs(light[0] - light[-1]) < 60
-    elif scale == "cyclic":
-        assert np.abs(table[0] - table[-1]).max() < 12
+@pytest.mark.parametrize("ground", [theme.LIGHT, theme.DARK])
+@pytest.mark.parametrize("scale", ["sequential", "diverging", "cyclic"])
+def test_a_map_goes_evenly_from_the_ground_of_the_page_to_ink(scale, ground):
+    """Twice the value is twice as far from the page, in lightness; 0 is the page itself."""
+    light = np.array([theme.lightness(f"#{bytes(colour).hex()}") for colour in theme.table(scale, ground)])
+    zero, full = {"sequential": (0, 254), "diverging": (127, 254), "cyclic": (0, 127)}[scale]
+    assert bytes(theme.table(scale, ground)[zero]).hex() == theme.PAPER[ground][1:]
+    arm = light[zero : full + 1]
+    even = np.linspace(arm[0], arm[-1], len(arm))
+    assert np.abs(arm - even).max() < 0.6
+    assert contrast(f"#{bytes(theme.table(scale, ground)[full]).hex()}", theme.PAPER[ground]) > 6
+    if scale != "sequential":
+        np.testing.assert_allclose(light, light[::-1], atol=0.6)  # both signs, or halves of a turn, weigh the same
+
+
+@pytest.mark.parametrize("ground", [theme.LIGHT, theme.DARK])
+def test_signs_differ_for_the_colour_blind(ground):
+    """As Machado, Oliveira and Fernandes (2009) simulate protanopia and deuteranopia, in OKLab."""
+    protan = [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]]
+    deutan = [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]]
+    colours = np.array(theme.table("diverging", ground)) / 255
+    linear = np.where(colours <= 0.04045, colours / 12.92, ((colours + 0.055) / 1.055) ** 2.4)
+    for seen in (protan, deutan):
+        less, more = (np.clip(np.array(seen) @ linear[127 + at], 0, 1) for at in (-32, 32))  # a quarter of the way
+        less, more = (np.where(c <= 0.0031308, 12.92 * c, 1.055 * c ** (1 / 2.4) - 0.055) for c in (less, more))
+        names = [bytes((255 * c).round().astype(np.uint8)).hex() for c in (less, more)]
+        assert distance(*map(to_lab, names)) > 0.08  # four times what is just noticed
+
+
+def test_a_page_has_a_map_for_light_and_one_for_dark():
+    matrix = torch.tensor([[0.0, 1.0], [-torch.inf, 0.5]])
+    svg = plot.heatmap(matrix, limits=(0, 1), alt="cells").svg()
+    images = re.findall(r'<image class="pe-(light|dark)"( display="none")?[^>]*base64,([^"]+)', svg)
+    assert [(name, bool(none)) for name, none, _ in images] == 2 * [("light", False), ("dark", True)]  # and the bar
+    for (name, _, data), ground in zip(images, (theme.LIGHT, theme.DARK), strict=False):
+        cells = np.asarray(Image.open(io.BytesIO(base64.b64decode(data))).convert("RGBA"))
+        table = theme.table("sequential", ground)
+        assert [tuple(cells[0, at, :3]) for at in (0, 1)] == [table[0], table[-1]], name
+        assert (tuple(cells[1, 1, :3]), cells[1, 0, 3]) == (table[127], 0), name
+
+
+def test_a_legend_names_what_is_hidden_and_what_has_a_name():
+    ax = plot.heatmap(
+        [[0, 1], [-np.inf, 1]], names={1: "met", 0: "not met"}, hatched="does not apply", alt="x"
+    ).figure.axes
+    assert len(ax) == 1  # no scale
+    assert [text.get_text() for text in ax[0].get_legend().get_texts()] == ["met", "not met", "does not apply"]
+    _, bar = plot.heatmap([[0, 1], [-np.inf, 1]], alt="x").figure.axes
+    assert [text.get_text() for text in bar.get_legend().get_texts()] == ["hidden"]
+    svg = plot.heatmap([[0, 1]], names={1: "met", 0: "not met"}, alt="x").svg()
+    mixed = re.findall(r"fill: (#\w+); fill: color-mix\(in srgb, (#\w+) var\(--pe-dark, 0%\), (#\w+)\)", svg)
+    first, last = (tuple(f"#{bytes(theme.table('sequential', g)[at]).hex()}" for g in (0, 1)) for at in (-1, 0))
+    assert mixed == [(light, dark, light) for light, dark in (first, last)]
 
 
 def test_colours_are_legible_in_light_and_dark():

@@ -16,9 +16,10 @@ import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, urlsplit
 
 import pybtex.plugin
+from cards import tags
 from docutils import nodes
 from execution import NotebookError
 from myst_nb.sphinx_ import HideCodeCellNode  # type: ignore[import-untyped]
@@ -280,7 +281,29 @@ ENTRANCE = """<!doctype html>
 <meta charset="utf-8">
 <meta http-equiv="refresh" content="0; url={page}">
 <title>{title}</title>
-<p><a href="{page}">{title}</a></p>
+{tags}<p><a href="{page}">{title}</a></p>
+</html>
+"""
+LOST = """<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="robots" content="noindex">
+<title>No such position</title>
+<link rel="icon" href="{base}_static/favicon.svg">
+<style>
+  body {{ margin: 18vh auto; max-width: 34rem; padding: 0 1.2rem; font: 1.1rem/1.5 Charter, Georgia, serif; }}
+  body {{ color: #1d2329; background: #fff; }}
+  h1 {{ font-size: 1.7rem; }} code {{ color: #b34f00; }} a {{ color: #2f4f8f; }}
+  @media (prefers-color-scheme: dark) {{
+    body {{ color: #dde2e8; background: #14171b; }} code {{ color: #ee8a45; }} a {{ color: #9cb6ee; }}
+  }}
+</style>
+<h1>No such position</h1>
+<p><code>IndexError</code>: this table has no row for the address that you asked for. It was mistyped, or the page has
+moved.</p>
+<p><a href="{base}{page}">{title}</a> has all chapters, and the <a href="{base}search.html">search</a> looks through
+them.</p>
 </html>
 """
 
@@ -298,7 +321,12 @@ def finish(app: Sphinx, exception: Exception | None) -> None:
         return
     out = Path(app.outdir)
     page = f"{app.config.root_doc}.html"
-    (out / "index.html").write_text(ENTRANCE.format(page=page, title=app.config.html_title), encoding="utf-8")
+    address, title = app.config.html_baseurl, app.config.html_title
+    about = f'<meta property="og:title" content="{title}" />\n<meta property="og:url" content="{address}" />\n'
+    shown = about + tags(address, Path(page).stem, title, title) if address else ""
+    (out / "index.html").write_text(ENTRANCE.format(page=page, title=title, tags=shown), encoding="utf-8")
+    base = urlsplit(address).path or "/"  # a page that is not there may have been looked for in any folder
+    (out / "404.html").write_text(LOST.format(base=base, page=page, title=title), encoding="utf-8")
     (out / ICONS).write_text("/* The icons are in book.css. */\n", encoding="utf-8")
     modules = {"index", *(name.replace(".", "/") for name in getattr(app.env, "_viewcode_modules", ()))}
     for folder, known in (("chapters", app.env.found_docs), ("_modules", {f"_modules/{name}" for name in modules})):
@@ -307,7 +335,7 @@ def finish(app: Sphinx, exception: Exception | None) -> None:
                 path.unlink()
     for old, (stem, title) in MOVED.items():  # links to it from elsewhere go on
         if f"chapters/{stem}" in app.env.found_docs:
-            leads_on = ENTRANCE.format(page=f"{stem}.html", title=title)
+            leads_on = ENTRANCE.format(page=f"{stem}.html", title=title, tags="")
             (out / f"chapters/{old}.html").write_text(leads_on, encoding="utf-8")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import functools
 import itertools
 import math
@@ -16,7 +15,7 @@ from torch import Tensor
 
 from posenc._explore.controls import Choice, Control, Slider, Tick, controls
 from posenc._explore.formula import tree
-from posenc.pictures import plot
+from posenc.pictures import plot, theme
 from posenc.pictures.views import Clocks, Formula, Heatmap, Lines, Plane, Readout, View, Words
 
 
@@ -262,7 +261,10 @@ def shown(view: View, every: Callable[[], tuple[float, float]]) -> dict[str, Any
     if isinstance(view, (Heatmap, Lines)):
         entry["limits"] = every() if view.limits == "all" else view.limits
     if isinstance(view, Heatmap):
-        entry["table"] = base64.b64encode(plot.table(view.scale)).decode()
+        for key, scale in (("shades", view.scale), ("differences", "diverging")):
+            entry[key] = [list(theme.stops(scale, ground)) for ground in (theme.LIGHT, theme.DARK)]
+        entry["names"] = [{"value": float(value), "label": str(name)} for value, name in view.names.items()]
+        entry["hatched"] = view.hatched
         entry["pick"] = [view.pick, ""] if isinstance(view.pick, str) else list(view.pick)
         entry["tiles"] = [str(tile) for tile in view.tiles]
         entry["digits"] = view.digits

@@ -41,4 +41,6 @@ def _listed(element: Element, places: list[str]) -> list[Any]:
     if tag == "mn" and text.isdigit() and 0 <= int(text) - FIRST < len(places):
         return ["mn", {"place": places[int(text) - FIRST]}, []]
     children: list[Any] = [_listed(child, places) for child in element]
-    return [tag, dict(element.attrib), [text, *children] if text else children]
+    # A browser would take letters from another part of Unicode, which no font of a text has.
+    italic = {"class": "pe-italic"} if tag == "mi" and len(text) == 1 and "mathvariant" not in element.attrib else {}
+    return [tag, {**element.attrib, **italic}, [text, *children] if text else children]

@@ -17,7 +17,8 @@ from typing import Any
 
 from posenc._extras import extra
 from posenc.book.notebook import book_mode
-from posenc.pictures.svg import slim
+from posenc.pictures.svg import SWATCH, slim, themed
+from posenc.pictures.theme import CYCLE, DARK, LIGHT, ROLES, lightness, table
 from posenc.pictures.views import Clocks, Heatmap, Lines, Plane, Words
 from posenc.schemes.registry import SCHEMES
 
@@ -26,34 +27,31 @@ with extra("plot"):
     import numpy as np
     from cycler import cycler
     from matplotlib.axes import Axes
+    from matplotlib.colors import ListedColormap
     from matplotlib.figure import Figure
     from matplotlib.legend import Legend
     from matplotlib.lines import Line2D
-    from matplotlib.patches import Circle, Wedge
+    from matplotlib.patches import Circle, Patch, Wedge
     from matplotlib.spines import Spine
     from matplotlib.text import Text
     from numpy.typing import ArrayLike
 
-ROLES = {
-    "query": ("#0068a3", "#5db3e8"),
-    "key": ("#b34f00", "#ee8a45"),
-    "value": ("#007a59", "#2dc49a"),
-    "position": ("#a8467f", "#e39ac3"),
-}
-"""The colours of what takes part in attention, on a light page and on a dark one. Pictures, panels, formulas and words
-share them."""
 COLOURS = {
     **{name: light for name, (light, _) in ROLES.items()},
     **{name: scheme.colour for name, scheme in SCHEMES.items()},
 }
 """Colours by name: those of roles on a light page, and those of schemes, which have a contrast of 3 to 1 or better on
 white and on near-black."""
-CYCLE = ("#0b7bc1", "#d55e00", "#009e73", "#c4669b", "#a57c00", "#8c6bb1", "#5a9a3c", "#808080")
-MAPS = {"sequential": "viridis", "diverging": "RdBu_r", "cyclic": "twilight", "discrete": "tab20"}
 
 WORDS = 48  # the most on an axis
+ROWS, LETTER = 3, 0.062  # of words below an axis, and the width of a letter in inches
 
 INK = "#010203"  # stands for the page's own text colour in an SVG
+OVER, UNDER = (
+    "#020101",
+    "#fefdfd",
+)  # what is read on a colour that is pale on a light page, or deep; in the dark reversed
+HATCH = "////"
 STYLE: Any = {
     "axes.edgecolor": INK, "axes.labelcolor": INK, "text.color": INK, "xtick.color": INK, "ytick.color": INK,
     "axes.linewidth": 0.7, "xtick.major.width": 0.7, "ytick.major.width": 0.7, "xtick.major.size": 3,
@@ -62,7 +60,7 @@ STYLE: Any = {
     "legend.fontsize": 8, "legend.frameon": False, "font.size": 9, "lines.linewidth": 1.6,
     "figure.facecolor": "none", "axes.facecolor": "none", "savefig.facecolor": "none", "svg.fonttype": "path",
     "svg.hashsalt": "posenc", "image.interpolation": "none", "axes.prop_cycle": cycler(color=CYCLE),
-    "figure.constrained_layout.use": True, "legend.labelcolor": INK,
+    "figure.constrained_layout.use": True, "legend.labelcolor": INK, "hatch.linewidth": 0.5,
 }  # fmt: skip
 
 
@@ -94,7 +92,8 @@ class Picture:
             text = file.getvalue()
         text = text[text.index("<svg") :]
         text = re.sub(r"<(metadata|style).*?</\1>", "", text, flags=re.DOTALL)
-        text = slim(text).replace(INK, "currentColor")
+        text = slim(themed(text)).replace(INK, "currentColor")
+        text = text.replace(OVER, "var(--pe-over, #000)").replace(UNDER, "var(--pe-under, #fff)")
         for role, (light, _) in ROLES.items():
             text = text.replace(light, f"var(--pe-{role}, {light})")
         mark = "p" + hashlib.sha256(text.encode()).hexdigest()[:8] + "-"
@@ -334,7 +333,8 @@ def draw_on(ax: Axes, view: Heatmap | Lines | Plane, data: Sequence[np.ndarray])
         else:
             _plane(ax, view, drawn[0])
         if view.title:
-            ax.set_title(view.title)
+            above = math.ceil(len(view.labels) / 4) if isinstance(view, Lines) else 0  # rows of the legend
+            ax.set_title(view.title, pad=6 + 12 * above)
 
 
 def level(ax: Axes, height: float, name: str) -> None:
@@ -391,11 +391,6 @@ def rounded(low: float, high: float, *, log: bool = False) -> tuple[float, float
     return float(ticks[0]), float(ticks[-1])
 
 
-def table(scale: str) -> bytes:
-    """The 256 colours of a scale for the front end, three bytes each."""
-    return (mpl.colormaps[MAPS[scale]](np.linspace(0, 1, 256))[:, :3] * 255).round().astype(np.uint8).tobytes()
-
-
 def colour(view: Lines | Plane | Words | Clocks, index: int) -> str:
     """The colour of line or arrow number `index` of a view, from `COLOURS` if it is given by name.
 
@@ -429,46 +424,84 @@ def _heatmap(ax: Axes, view: Heatmap, matrix: np.ndarray) -> None:
     extent = (left - 0.5, left + max(columns, 1) - 0.5, top + max(rows, 1) - 0.5, top - 0.5)
     seen = np.ma.masked_invalid(matrix)
     aspect: Any = "equal" if rows == columns else "auto"
-    image = ax.imshow(seen, cmap=MAPS[view.scale], vmin=low, vmax=high, aspect=aspect, extent=extent)
-    if np.isinf(matrix).any():
-        ax.patch.set(facecolor="none", edgecolor="#808080", hatch="////", linewidth=0)
+    image = ax.imshow(seen, cmap=_map(view.scale), vmin=low, vmax=high, aspect=aspect, extent=extent)
+    image.set_gid(f"map-{view.scale}")
+    hatched = bool(np.isinf(matrix).any())
+    if hatched:
+        ax.patch.set(facecolor="none", edgecolor="#808080", hatch=HATCH, linewidth=0)
+    else:  # what has no number is a shade from the page, as the panels' own ground is
+        ax.patch.set(facecolor=mpl.colors.to_rgba(INK, 0.06), linewidth=0)
     ax.set(xlabel=view.x, ylabel=view.y)
-    ax.spines[:].set_visible(False)
+    ax.spines[:].set(visible=True, linewidth=0.5, alpha=0.35)
     for axis, words, start in ((ax.xaxis, view.columns[:columns], left), (ax.yaxis, view.rows[:rows], top)):
         axis.set_major_locator(mpl.ticker.MaxNLocator(integer=True, nbins=8))
         _name(axis, words, start)
     if view.digits is not None:
-        _inscribe(ax, image, matrix, view)
-    figure = ax.figure
-    bar = figure.colorbar(image, ax=ax, pad=0.02, fraction=0.05, aspect=24)
-    bar.outline.set_visible(False)
+        _inscribe(ax, matrix, view, (low, high))
+    swatches = [Patch(facecolor=image.to_rgba(value), edgecolor=INK, linewidth=SWATCH) for value in view.names]
+    words = list(view.names.values())
+    if hatched:
+        swatches.append(Patch(facecolor="none", edgecolor="#808080", hatch=HATCH, linewidth=0))
+        words.append(view.hatched)
+    if view.names:
+        ax.legend(swatches, words, loc="upper left", bbox_to_anchor=(1.02, 1), borderaxespad=0)
+        return
+    bar = ax.figure.colorbar(image, ax=ax, pad=0.02, fraction=0.05, aspect=24)
+    bar.outline.set(linewidth=0.5, alpha=0.35, edgecolor=INK)
+    bar.solids.remove()  # matplotlib would draw it with seams
+    ends = (0, 1, low, high)
+    strip = bar.ax.imshow(
+        np.linspace(low, high, 255)[:, None], cmap=image.cmap, aspect="auto", origin="lower", extent=ends
+    )
+    strip.set_gid(f"map-{view.scale}")
+    if hatched:
+        bar.ax.legend(
+            swatches, words, loc="upper left", bbox_to_anchor=(-0.6, -0.03), borderaxespad=0, handlelength=1.2
+        )
 
 
-def _inscribe(ax: Axes, image: Any, matrix: np.ndarray, view: Heatmap) -> None:
-    """Numbers in the cells, in black or white, unless the cells are too many for them."""
+def _map(scale: str) -> ListedColormap:
+    return ListedColormap(np.array(table(scale)) / 255, name=scale)
+
+
+def _inscribe(ax: Axes, matrix: np.ndarray, view: Heatmap, ends: tuple[float, float]) -> None:
+    """Numbers in the cells, each in black or white by what is under it, unless the cells are too many for them."""
     if max(matrix.shape) > 16:
         return
     top, left = view.origin
+    deep = [[_deep(colour) for colour in table(view.scale, ground)] for ground in (LIGHT, DARK)]
     for (row, column), value in np.ndenumerate(matrix):
         if np.isfinite(value):
-            luminance = np.array(image.to_rgba(value)[:3]) ** 2.2 @ [0.2126, 0.7152, 0.0722]
+            at = min(254, max(0, int((value - ends[0]) / (ends[1] - ends[0]) * 255)))
+            light, dark = (each[at] for each in deep)
+            colour = ("white" if light else "black") if light == dark else UNDER if light else OVER
             ax.text(
-                left + column,
-                top + row,
-                f"{value:.{view.digits}f}",
-                fontsize=8,
-                ha="center",
-                va="center",
-                color="black" if luminance > 0.18 else "white",
+                left + column, top + row, f"{value:.{view.digits}f}", fontsize=8, ha="center", va="center", color=colour
             )
 
 
+def _deep(colour: tuple[int, int, int]) -> bool:
+    """Whether white is read better than black on a colour."""
+    return lightness(f"#{bytes(colour).hex()}") < 49.6
+
+
 def _name(axis: Any, words: Sequence[str], start: int) -> None:
-    """Words at the whole numbers of an axis, where there are any; of very many every second, third, …"""
-    if words:
-        places = range(0, len(words), math.ceil(len(words) / WORDS))
-        axis.set_ticks([start + place for place in places], [str(words[place]) for place in places])
-        axis.set_tick_params(rotation=45 if axis.axis_name == "x" else 0)
+    """Words at the whole numbers of an axis, where there are any; of very many every second, third, …
+
+    Below a picture they lie in up to three rows, by turns, so that none has to lean.
+    """
+    if not words:
+        return
+    every, rows = math.ceil(len(words) / WORDS), 1
+    if axis.axis_name == "x":
+        box = axis.axes.get_window_extent()
+        room = (min(box.width, box.height) if axis.axes.get_aspect() == 1 else box.width) / axis.axes.figure.dpi
+        needed = LETTER * (max(map(len, words)) + 1) * len(words) / room  # rows
+        every = max(every, math.ceil(needed / ROWS))
+        rows = math.ceil(needed / every)
+    places = range(0, len(words), every)
+    names = ["\n" * (count % rows) + str(words[place]) for count, place in enumerate(places)]
+    axis.set_ticks([start + place for place in places], names)
 
 
 def _lines(ax: Axes, view: Lines, x: np.ndarray, y: np.ndarray) -> None:

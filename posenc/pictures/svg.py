@@ -1,14 +1,75 @@
-"""Pictures of matplotlib with a quarter of their elements, for pages that hold many of them."""
+"""Pictures of matplotlib for pages: for light ones and dark ones, and with a quarter of their elements."""
 
 from __future__ import annotations
 
+import base64
+import io
 import re
 import xml.etree.ElementTree as ET
+
+from posenc._extras import extra
+from posenc.pictures.theme import DARK, SCALES, table
+
+with extra("plot"):
+    import numpy as np
+    from PIL import Image
 
 _SVG, _LINK = "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"
 _GLYPH = re.compile(r"[A-Za-z]|-?[\d.]+(?:e-?\d+)?")
 ET.register_namespace("", _SVG)
 ET.register_namespace("xlink", _LINK)
+
+
+_CELLS = re.compile(r'<image [^>]*?href="data:image/png;base64,([^"]+)"[^>]*? id="map-(\w+)"[^>]*?/>')
+SWATCH = 0.4  # the width of the line around a colour of a map in a legend, by which `themed` knows it
+_SWATCH = re.compile(rf"fill: (#\w{{6}})(; stroke: #\w{{6}}; stroke-width: {SWATCH};)")
+
+
+def themed(svg: str) -> str:
+    """The same picture with the colours of its maps for a dark page beside those for a light one.
+
+    Cells are images: there are two of each, and a page shows the one with its class, `pe-light` or `pe-dark`. Where no
+    style sheet is, the light one is seen.
+
+    Args:
+        svg: An `<svg>` as matplotlib writes it, in which the id of an image of cells is `map-` and the scale.
+
+    Returns:
+        The same, with both.
+    """
+    dark = {light: deep for scale in SCALES for light, deep in zip(table(scale), table(scale, DARK), strict=True)}
+
+    def both(match: re.Match[str]) -> str:
+        cells = np.asarray(Image.open(io.BytesIO(base64.b64decode(match[1]))).convert("RGBA"))
+        found, which = np.unique(cells.reshape(-1, 4), axis=0, return_inverse=True)
+        ground = dict(zip(table(match[2]), table(match[2], DARK), strict=True))
+        deep = np.array([(*ground[tuple(map(int, one[:3]))], one[3]) if one[3] else one for one in found])
+        tag = match[0].replace(f' id="map-{match[2]}"', "")
+        return "".join(
+            tag.replace(match[1], _png(colours, which.reshape(cells.shape[:2]))).replace("<image", f"<image {name}", 1)
+            for colours, name in ((found, 'class="pe-light"'), (deep, 'class="pe-dark" display="none"'))
+        )
+
+    def swatch(match: re.Match[str]) -> str:
+        red, green, blue = (int(match[1][at : at + 2], 16) for at in (1, 3, 5))
+        deep = "#" + bytes(dark[red, green, blue]).hex()
+        return f"fill: {match[1]}; fill: color-mix(in srgb, {deep} var(--pe-dark, 0%), {match[1]}){match[2]}"
+
+    return _SWATCH.sub(swatch, _CELLS.sub(both, svg))
+
+
+def _png(colours: np.ndarray, which: np.ndarray) -> str:
+    """Cells as a PNG in base64: the number of each cell's colour, and the colours."""
+    image = Image.fromarray(which.astype(np.uint8), mode="P")
+    image.putpalette(colours[:, :3].astype(np.uint8).tobytes())
+    clear = (
+        {"transparency": colours[:, 3].astype(np.uint8).tobytes().rstrip(b"\xff")}
+        if (colours[:, 3] < 255).any()
+        else {}
+    )
+    with io.BytesIO() as file:
+        image.save(file, format="png", optimize=True, **clear)
+        return base64.b64encode(file.getvalue()).decode()
 
 
 def slim(svg: str) -> str:

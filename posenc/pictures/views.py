@@ -10,7 +10,8 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-SCALES = ("sequential", "diverging", "cyclic", "discrete")
+from posenc.pictures.theme import SCALES
+
 # {slope} and {0} are places of numbers; the braces of \frac{a}{b} or x_{ij} are not, since they follow a sign of TeX.
 PLACE = r"(?<![\w^}\\])\{([A-Za-z]\w*|\d+)\}"
 MARKS = ("line", "line+dot", "step", "stem", "bar", "dot")
@@ -36,7 +37,8 @@ def _tensor(value: Any, view: str) -> Tensor:
 class Heatmap:
     """A matrix as colours. Rows run downwards, columns to the right.
 
-    As many rows as columns are drawn as a square. Cells that are infinite, such as masked logits, are hatched.
+    As many rows as columns are drawn as a square. Cells that are infinite, such as masked logits, are hatched. On a
+    light page small numbers are pale, and on a dark one dark: 0 is the page's own ground, and large numbers are ink.
 
     Args:
         x: Label of the columns.
@@ -53,6 +55,8 @@ class Heatmap:
         tiles: A title for each of several matrices (tiles, rows, columns), which are drawn as small pictures.
         digits: Digits after the point of the numbers that are written into the cells, as far as they have room there.
             Default: no numbers.
+        names: A name for each of a few numbers, such as `{1: "holds", 0: "fails"}`, in place of a scale.
+        hatched: What cells that are infinite are called. Default: "hidden".
         title: A title above the picture.
 
     Raises:
@@ -74,6 +78,8 @@ class Heatmap:
     pick: str | tuple[str, str] = ""
     tiles: Sequence[str] = field(default=())
     digits: int | None = None
+    names: Mapping[float, str] = field(default_factory=dict)
+    hatched: str = "hidden"
     title: str = ""
 
     def __post_init__(self) -> None:

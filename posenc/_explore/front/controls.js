@@ -2,7 +2,7 @@
 // The elements of controls, each with a function that shows a value in it.
 
 import { element } from "./dom.js";
-import { format, parse, stepOf, steps, valueAt } from "./scale.js";
+import { format, parse, spread, stepOf, steps, valueAt } from "./scale.js";
 
 /** @import { Choice, Control, Made, Slider, Value } from "./types" */
 /** @typedef {(value: Value) => void} Move @typedef {(message: string | null) => void} Complain */
@@ -42,6 +42,8 @@ function slider(control, id, label, move, complain) {
   const field = element("input", {
     type: "text", inputmode: "decimal", class: "pe-field", "aria-label": `${control.label}, exact value`, spellcheck: "false", autocomplete: "off",
   });
+  const longest = Math.max(...spread(control).map((one) => format(one).length));
+  field.style.setProperty("--pe-wide", `${longest}ch`);
   let shown = control.min;
   const show = (/** @type {number} */ value) => {
     shown = value;

@@ -29,6 +29,24 @@ export function arrange(parts, width) {
   for (const row of rowsOf(parts.all, width, fit)) share(row, parts.all, width, fit);
 }
 
+/**
+ * Let the plots of each row begin and end at the same heights, once all of them have been drawn: a square can't become
+ * higher without becoming wider than its column, so where there is one, the smallest decides, otherwise the highest.
+ * @param {View[]} views
+ */
+export function even(views) {
+  const framed = views.filter((view) => view.frame && view.tensors);
+  for (const row of new Set(framed.map((view) => view.row))) {
+    const all = framed.filter((view) => view.row === row);
+    const squares = all.filter((view) => view.square).map((view) => view.wish);
+    const level = squares.length ? Math.min(...squares) : Math.max(...all.map((view) => view.wish));
+    const lines = Math.max(...all.map((view) => view.frame.lines));
+    if (all.length < 2 || (level === row.level && lines === row.lines)) continue;
+    Object.assign(row, { level, lines });
+    for (const view of all) view.draw(view.tensors);
+  }
+}
+
 /** All views of a comparison that a view is one of. @type {(view: View, all: View[]) => View[]} */
 export const sidesOf = (view, all) => all.filter(({ main }) => main === view.main);
 
@@ -82,10 +100,11 @@ function share(row, all, width, fit) {
   const airy = row.some(([view]) => view.spec.y);
   const sided = row.every(([view]) => view.side);
   let left = COLUMNS;
+  const together = { level: 0, lines: 0 };
   row.forEach(([view, least], i) => {
     const span = i === row.length - 1 ? left : Math.round((COLUMNS * least) / needed);
     left -= span;
-    view.airy = airy;
+    Object.assign(view, { airy, row: together });
     if (view.side) { // pictures to compare are of one size
       const part = sided ? 1 / Math.min(sidesOf(view, all).length, fit) : Math.floor((COLUMNS * least) / needed) / COLUMNS;
       Object.assign(view, { least: 150, widest: Math.floor(width * part) - GAP });

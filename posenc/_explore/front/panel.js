@@ -5,7 +5,7 @@ import { Comparison, Pin, sidesFor } from "./compare.js";
 import { makeControl } from "./controls.js";
 import { element, unique, write } from "./dom.js";
 import { Latest } from "./latest.js";
-import { arrange } from "./layout.js";
+import { arrange, even } from "./layout.js";
 import { Motion, still } from "./motion.js";
 import { format, toHash } from "./scale.js";
 import { aimed, search, seek } from "./seek.js";
@@ -270,6 +270,7 @@ export class Panel {
     this.width = this.stages.clientWidth;
     this.arrange(this.width);
     for (const view of this.all) view.resize();
+    even(this.all);
   }
 
   /** @param {number} width */
@@ -520,6 +521,7 @@ export class Panel {
       if (theirs) this.comparison?.show(view, this.all, mine[i], theirs[i], values);
       view.update(mine[i]);
     });
+    even(this.all);
     this.tensors = tensors;
     this.shown = values;
     this.again();

@@ -29,6 +29,13 @@ export function valueAt(control, step) {
     : Number((control.min + step * control.step).toPrecision(9));
 }
 
+/** Values that a slider's thumb stands for: all, or some four hundred from end to end. @param {Range} control */
+export function spread(control) {
+  const last = steps(control);
+  const stride = Math.max(1, Math.floor(last / 400));
+  return Array.from({ length: Math.floor(last / stride) + 1 }, (_, i) => valueAt(control, i * stride)).concat(control.max);
+}
+
 /** The step nearest to a value. @type {(control: Range, value: number) => number} */
 export function stepOf(control, value) {
   const last = steps(control);

@@ -82,7 +82,10 @@ export interface ViewSpec {
   readonly origin: [row: number, column: number];
   readonly rows: string[];
   readonly columns: string[];
-  readonly table: string;
+  readonly shades: [light: string[], dark: string[]]; // colours of the map at equal distances
+  readonly differences: [light: string[], dark: string[]];
+  readonly names: { value: number; label: string }[];
+  readonly hatched: string;
   readonly pick: string[];
   readonly mark: string | string[];
   readonly log_x: boolean;
@@ -122,6 +125,12 @@ export interface Engine {
   changed?(values: Values): void; // is told of every move
   patience?: number; // milliseconds that a search may take before it shows what it has
   link?: boolean; // whether an address can hold a state
+}
+
+/** Pictures side by side: how high their plots are, and how many lines the longest title above an axis has; 0 is unknown. */
+export interface Row {
+  level: number;
+  lines: number;
 }
 
 /** Words for whole numbers, from `start` on. */

@@ -3,6 +3,7 @@
 
 import { makeControl } from "../controls.js";
 import { element, unique, write } from "../dom.js";
+import { even } from "../layout.js";
 import { still } from "../motion.js";
 import { format } from "../scale.js";
 import { tabulated } from "../table.js";
@@ -380,6 +381,7 @@ export class Learning {
     const { chosen } = this;
     /** @type {Lines} */ (view).rename(chosen.map(({ title }) => title), chosen.map(({ colour }) => colour));
     view.update(tensors);
+    even(this.views);
   }
 
   /** All that the last exam has found. */
@@ -461,15 +463,17 @@ export class Learning {
     /** @type {(views: View[], least: number) => void} */
     const share = (views, least) => {
       const columns = Math.max(1, Math.min(views.length, 4, Math.floor((width + 20) / (least + 20))));
+      const rows = views.map(() => ({ level: 0, lines: 0 }));
       views.forEach((view, i) => {
         view.host.style.setProperty("--pe-span", String(60 / columns));
         view.host.classList.toggle("pe-last", (i + 1) % columns === 0 || i === views.length - 1);
-        Object.assign(view, { widest: columns > 1 ? Math.floor(width / columns) - 20 : 820, least: 130, tallest: phone ? 240 : 300, airy: true });
+        Object.assign(view, { widest: columns > 1 ? Math.floor(width / columns) - 20 : 820, least: 130, tallest: phone ? 240 : 300, airy: true, row: rows[Math.floor(i / columns)] });
       });
     };
     share([this.falling, this.accuracy], 300);
     share(this.maps, phone ? 130 : MAP);
     for (const view of this.views) view.resize();
+    even(this.views);
   }
 
   get views() {

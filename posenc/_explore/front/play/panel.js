@@ -3,6 +3,7 @@
 
 import { makeControl } from "../controls.js";
 import { element, unique, write } from "../dom.js";
+import { even } from "../layout.js";
 import { format } from "../scale.js";
 import { tabulated } from "../table.js";
 import { tool } from "../tools.js";
@@ -313,6 +314,7 @@ export class Playing {
     this.loss.rename(lines.map(({ title }) => title), lines.map(({ colour }) => colour));
     const x = Float32Array.from({ length: count }, (_, i) => i);
     this.loss.update([{ shape: [count], data: x }, { shape: [lines.length, count], data }]);
+    even(this.views);
   }
 
   /** How much a head looks at what is so many bytes back. */
@@ -322,6 +324,7 @@ export class Playing {
     if (!all.length) return;
     this.profile.rename(all.map((side) => this.model(side).title), all.map((side) => this.model(side).colour));
     this.profile.update(profiles(all.map((side) => this.found[side]?.weights ?? [])));
+    even(this.views);
   }
 
   /** The byte after which the picked letter was predicted; the last one where none is picked. */
@@ -368,12 +371,14 @@ export class Playing {
     const phone = matchMedia("(max-width: 560px)").matches;
     const { views } = this;
     const columns = Math.max(1, Math.min(views.length, Math.floor((width + 20) / 320)));
+    const rows = views.map(() => ({ level: 0, lines: 0 }));
     views.forEach((view, i) => {
       view.host.style.setProperty("--pe-span", String(60 / columns));
       view.host.classList.toggle("pe-last", (i + 1) % columns === 0 || i === views.length - 1);
-      Object.assign(view, { widest: columns > 1 ? Math.floor(width / columns) - 20 : 820, least: 130, tallest: phone ? 240 : 300, airy: true });
+      Object.assign(view, { widest: columns > 1 ? Math.floor(width / columns) - 20 : 820, least: 130, tallest: phone ? 240 : 300, airy: true, row: rows[Math.floor(i / columns)] });
       view.resize();
     });
+    even(views);
   }
 
   get views() {

@@ -7,13 +7,13 @@ import { letter, set, shape, textWidth, unique, wrap } from "../dom.js";
 import { decade, format, grouped } from "../scale.js";
 
 /** @import { ScaleLinear, ScaleLogarithmic } from "d3-scale" */
-/** @import { Axis, Ends, Plot, Point } from "../types" */
+/** @import { Axis, Ends, Plot, Point, Row } from "../types" */
 /** @typedef {ScaleLinear<number, number> | ScaleLogarithmic<number, number>} Scale */
 /** @typedef {{ at: number, text: string }} Tick @typedef {Tick & { place: number, wide: number }} Placed */
 
 export const SIZE = 12; // pixels of the text
 const LINE = 15; // from line to line
-const SLOPE = 0.7072; // of words at 45°
+const ROWS = 3; // of words below an axis
 const RIGHT = 14;
 const MOST = { x: 9, y: 7 }; // ticks
 
@@ -108,6 +108,16 @@ function mapping(scale, log) {
 /** @type {(axis: Axis, range: Point) => Scale} */
 const scaled = ({ low, high, log }, range) => (log ? scaleLog([low, high], range) : scaleLinear([low, high], range));
 
+/**
+ * How long the tick of a label is: down to its row, unless it would go through a label above.
+ * @type {(all: Placed[], i: number, rows: number) => number}
+ */
+function leader(all, i, rows) {
+  const row = i % rows;
+  const free = [i - 2, i - 1, i + 1, i + 2].every((j) => !all[j] || j % rows >= row || Math.abs(all[j].place - all[i].place) > all[j].wide / 2 + 2);
+  return row && free ? 4 + LINE * row : 4;
+}
+
 export class Frame {
   key = ""; // of what the axes were placed for
   width = 0;
@@ -121,6 +131,7 @@ export class Frame {
   x;
   /** @type {(value: number) => number} */
   y;
+  lines = 0; // of the title above the vertical axis
   /** @type {string | null} the font's family, as long as it is known */
   family = null;
 
@@ -148,11 +159,11 @@ export class Frame {
 
   /**
    * Put the axes where they belong. `size` gives the width and height of the plot for the room that it has; `airy` leaves
-   * room for a title of the vertical axis.
-   * @type {(width: number, x: Axis, y: Axis, size: (room: number) => Point, airy?: boolean) => boolean}
+   * room for a title of the vertical axis, as many lines of it as the pictures of its row have.
+   * @type {(width: number, x: Axis, y: Axis, size: (room: number) => Point, airy?: boolean, row?: Row) => boolean}
    */
-  place(width, x, y, size, airy = true) {
-    const key = [width, x.low, x.high, x.log, x.label, y.low, y.high, y.log, y.label, airy, x.words, y.words].join("|");
+  place(width, x, y, size, airy = true, row = { level: 0, lines: 0 }) {
+    const key = [width, x.low, x.high, x.log, x.label, y.low, y.high, y.log, y.label, airy, row.level, row.lines, x.words, y.words].join("|");
     if (key === this.key) return false;
     this.key = key;
     if (width !== this.width) {
@@ -162,12 +173,13 @@ export class Frame {
     }
     const font = this.font;
     const title = { x: x.label ? wrap(x.label, width, font) : [], y: y.label ? wrap(y.label, width, font) : [] };
-    const top = 8 + (airy ? 4 + LINE * Math.max(1, title.y.length) : 0); // a view beside it may have a title
+    this.lines = title.y.length;
+    const top = 8 + (airy ? 4 + LINE * Math.max(1, this.lines, row.lines) : 0); // a view beside it may have a title
     /** @type {Placed[]} */
     let ticks = [];
     /** @type {Placed[]} */
     let across = [];
-    let steep = false;
+    let rows = 1; // of labels below the axis, which words take by turns
     const inside = (/** @type {Placed} */ { place, wide }) => Math.max(wide / 2, Math.min(width - wide / 2, place));
     /** @type {(a: Placed, b: Placed) => boolean} */
     const level = (a, b) => inside(b) - inside(a) >= (a.wide + b.wide) / 2 + 8;
@@ -176,36 +188,34 @@ export class Frame {
       this.plot = { left: this.left, top, width: wide, height: along };
       this.scaleY = scaled(y, y.down ? [top, top + along] : [top + along, top]);
       this.y = mapping(this.scaleY, y.log);
-      ticks = this.choose(y, this.scaleY, this.y, "y", (a, b) => Math.abs(a.place - b.place) >= SIZE + (y.words?.length ? 2 : 5));
+      const apart = SIZE + (y.words?.length ? 2 : 5);
+      ticks = this.choose(y, this.scaleY, this.y, "y", (all) => all.every(({ place }, i) => !i || Math.abs(all[i - 1].place - place) >= apart));
       this.scaleX = scaled(x, [this.left, this.left + wide]);
       this.x = mapping(this.scaleX, x.log);
-      across = this.choose(x, this.scaleX, this.x, "x", level);
-      steep = across.length < Math.min(x.words?.length ?? 0, x.high - x.low); // not all words have room
-      if (steep) across = this.choose(x, this.scaleX, this.x, "x", (a, b) => b.place - a.place >= SIZE + 5);
-      const needed = Math.max(
-        Math.ceil(Math.max(14, ...ticks.map(({ wide }) => wide))) + 8,
-        ...(steep ? across.map(({ place, wide }) => Math.ceil((wide + SIZE) * SLOPE - (place - this.left))) : []),
-      );
+      across = this.choose(x, this.scaleX, this.x, "x", (all) => {
+        for (rows = 1; rows <= (x.words?.length ? ROWS : 1); rows++) if (all.every((tick, i) => i < rows || level(all[i - rows], tick))) return true;
+        return false;
+      });
+      const needed = Math.ceil(Math.max(14, ...ticks.map(({ wide }) => wide))) + 8;
       if (needed <= this.left) break;
       this.left = needed; // it only grows, so that the picture does not tremble while labels change
     }
     const { left, height } = this.plot;
     const bottom = top + height;
-    const deep = steep ? Math.ceil(Math.max(...across.map(({ wide }) => wide)) * SLOPE + SIZE * SLOPE) + 4 : 16;
+    rows = Math.min(rows, across.length);
+    const deep = 16 + LINE * (rows - 1);
     const high = bottom + 4 + deep + LINE * title.x.length + 4;
     set(this.svg, { viewBox: `0 0 ${width} ${high}`, width, height: high });
     set(this.hole, { x: left - 1, y: top - 1.5, width: this.plot.width + 2, height: height + 3 });
     const horizontal = y.grid ? ticks.map(({ place }) => `M${left} ${place}h${this.plot.width}`).join("") : "";
     const vertical = x.grid ? across.map(({ place }) => `M${place} ${top}v${height}`).join("") : "";
     set(this.grid, { d: horizontal + vertical });
-    const marks = ticks.map(({ place }) => `M${left - 4} ${place}h4`).join("") + across.map(({ place }) => `M${place} ${bottom}v4`).join("");
+    const marks = ticks.map(({ place }) => `M${left - 4} ${place}h4`).join("") + across.map((tick, i) => `M${tick.place} ${bottom}v${leader(across, i, rows)}`).join("");
     set(this.ticks, { d: marks });
     const text = (/** @type {Placed} */ tick) => tick.text;
     letter(this.labels.y, ticks.map(text), (node, i) => set(node, { x: left - 7, y: ticks[i].place + SIZE * 0.35 }));
     letter(this.labels.x, across.map(text), (node, i) => {
-      const { place } = across[i];
-      if (steep) set(node, { x: place, y: bottom + 12, transform: `rotate(-45 ${place} ${bottom + 12})`, "text-anchor": "end" });
-      else set(node, { x: inside(across[i]), y: bottom + SIZE + 5, transform: "", "text-anchor": "middle" });
+      set(node, { x: inside(across[i]), y: bottom + SIZE + 5 + LINE * (i % rows) });
     });
     letter(this.titles.y, title.y, (node, i) => set(node, { x: 0, y: SIZE + LINE * i }));
     letter(this.titles.x, title.x, (node, i) => {
@@ -218,15 +228,15 @@ export class Frame {
   /**
    * The fullest list of ticks whose labels do not come near each other.
    * @param {Axis} axis @param {Scale} scale @param {(value: number) => number} map @param {"x" | "y"} name
-   * @param {(a: Placed, b: Placed) => boolean} apart
+   * @param {(all: Placed[]) => boolean} fit
    */
-  choose(axis, scale, map, name, apart) {
+  choose(axis, scale, map, name, fit) {
     const { font } = this;
     /** @type {Placed[]} */
     let last = [];
     for (const ticks of tickings(axis, scale, MOST[name])) {
       last = ticks.map(({ at, text }) => ({ at, text, place: Math.round(map(at) * 10) / 10, wide: textWidth(text, font) }));
-      if (last.every((tick, i) => !i || apart(last[i - 1], tick))) return last;
+      if (fit(last)) return last;
     }
     return last.slice(0, 1);
   }

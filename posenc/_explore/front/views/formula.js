@@ -3,11 +3,11 @@
 
 import { element, set, textWidth, write } from "../dom.js";
 import { scrub } from "../scrub.js";
-import { format, steps, valueAt } from "../scale.js";
+import { format, spread } from "../scale.js";
 import { View } from "./view.js";
 
 /** @import { Panel } from "../panel.js" */
-/** @import { Control, Range, Tensor, Touchable, Tree, ViewSpec } from "../types" */
+/** @import { Control, Tensor, Touchable, Tree, ViewSpec } from "../types" */
 
 const OWN = /^\d+$/; // a number of its own, and no control's
 const MATH = "http://www.w3.org/1998/Math/MathML";
@@ -45,6 +45,10 @@ export class Formula extends View {
 
   /** Numbers of controls can be dragged. @param {Panel} panel */
   connect(panel) {
+    document.fonts?.addEventListener("loadingdone", () => { // a page's mathematics comes with a font of its own
+      this.fitted = false;
+      if (this.tensors) this.draw(this.tensors);
+    });
     for (const { node, name } of this.places) if (!OWN.test(name)) scrub(node, panel, name);
   }
 
@@ -106,11 +110,4 @@ export class Formula extends View {
     const rows = Array.from({ length: Math.min(count, most.rows) }, (_, i) => [`number ${i + 1}`, data[i]]);
     return { head: ["of the formula", "value"], rows, size: [count, 1] };
   }
-}
-
-/** @param {Range} control */
-function spread(control) {
-  const last = steps(control);
-  const stride = Math.max(1, Math.floor(last / 400));
-  return Array.from({ length: Math.floor(last / stride) + 1 }, (_, i) => valueAt(control, i * stride)).concat(control.max);
 }

@@ -1,36 +1,32 @@
 // @ts-check
 // A matrix as colours: one pixel of a canvas for each cell, stretched to its place between the axes.
 
-import { decode, element, pen, set, shape, textWidth, write } from "../dom.js";
+import { element, pen, set, shape, textWidth, write } from "../dom.js";
+import { SIZE as COLOURS, follow, isDark, mixed } from "../ground.js";
 import { format, stepOf, valueAt } from "../scale.js";
 import { Frame, SIZE } from "./axes.js";
 import { View, extent, span, within } from "./view.js";
 
 /** @import { Cell, Control, Ends, Picture, Point, Tensor, Told, Values, ViewSpec, Words } from "../types" */
 
-/** @type {(red: number, green: number, blue: number) => number} */
-const pixel = (r, g, b) => (255 << 24) | (Math.round(b) << 16) | (Math.round(g) << 8) | Math.round(r);
-const ENDS = [[33, 102, 172], [247, 247, 247], [178, 24, 43]]; // less, the same, more
 const EVEN = 0.18; // the luminance on which black and white are equally clear
 /** What is read on a colour. @param {number} colour a pixel */
 const ink = (colour) =>
   [0.2126, 0.7152, 0.0722].reduce((sum, share, i) => sum + share * (((colour >> (8 * i)) & 255) / 255) ** 2.2, 0) > EVEN ? "#000" : "#fff";
-const DIFFERENCE = Uint32Array.from({ length: 256 }, (_, i) => {
-  const share = i / 127.5;
-  const [from, to] = share < 1 ? [ENDS[0], ENDS[1]] : [ENDS[1], ENDS[2]];
-  const [red, green, blue] = from.map((v, channel) => v + (to[channel] - v) * (share < 1 ? share : share - 1));
-  return pixel(red, green, blue);
-});
+const css = (/** @type {number} */ colour) => `rgb(${colour & 255},${(colour >> 8) & 255},${(colour >> 16) & 255})`;
+const hidden = (/** @type {number} */ v) => v === Infinity || v === -Infinity;
+
+/** The number of the colour of a value. @type {(value: number, low: number, high: number) => number} */
+const at = (value, low, high) => within(Math.floor(((value - low) / (high - low)) * COLOURS), 0, COLOURS - 1);
 
 /** @implements {Picture} */
 export class Heatmap extends View {
   /** @type {Tensor[]} what is shown: the present matrix, the pinned one or their difference */
   drawn;
-  key = ""; // of the numbers at the ends of the scale
   /** @type {string | null} which cells are hatched; null before they have been */
   masked = null;
-  /** @type {boolean | undefined} whether the colours are those of differences */
-  differs;
+  /** @type {string | undefined} which colours are shown: of which map, on which ground */
+  shaded;
   /** @type {Uint32Array} */
   colours;
   /** @type {string[]} of the numbers on them */
@@ -41,8 +37,6 @@ export class Heatmap extends View {
   /** @param {ViewSpec} spec @param {HTMLElement} host @param {Control[]} controls */
   constructor(spec, host, controls) {
     super(spec, host, controls);
-    const table = decode(spec.table);
-    this.own = Uint32Array.from({ length: 256 }, (_, i) => pixel(table[3 * i], table[3 * i + 1], table[3 * i + 2]));
     this.mode = "now";
     this.cells = element("canvas");
     this.hatch = element("canvas", { class: "pe-sharp", hidden: true });
@@ -59,13 +53,16 @@ export class Heatmap extends View {
       this.adopt = (/** @type {Cell} */ place) => this.chosen(place);
     }
     this.ends = [element("span"), element("span", { class: "pe-bar" }), element("span")];
+    this.swatches = spec.names.map(({ label }) => element("span", { class: "pe-named" }, label));
+    this.unseen = element("span", { class: "pe-named pe-hatched", hidden: true }, spec.hatched);
     this.shade();
-    this.foot.append(...this.ends);
+    this.foot.append(...this.ends, ...this.swatches, this.unseen);
+    follow(this);
   }
 
   /** @type {(data: Float32Array) => Ends} */
   limits(data) {
-    if (this.pinned && this.mode === "difference") {
+    if (this.differs) {
       const [low, high] = extent(data);
       const end = Math.max(Math.abs(low), Math.abs(high)) || 1;
       return [-end, end];
@@ -91,8 +88,9 @@ export class Heatmap extends View {
       this.width,
       { low: left - 0.5, high: left + Math.max(columns, 1) - 0.5, cells: true, words: this.columns, label: this.spec.x },
       { low: top - 0.5, high: top + Math.max(rows, 1) - 0.5, cells: true, down: true, words: this.rows, label: this.spec.y },
-      (room) => this.size(room, rows, columns),
+      this.sized((room) => this.size(room, rows, columns)),
       this.airy,
+      this.row,
     );
     if (moved || this.image?.width !== columns || this.image.height !== rows) this.fit(rows, columns);
     const [low, high] = this.limits(data);
@@ -100,12 +98,18 @@ export class Heatmap extends View {
     if (this.image) this.paint(this.image, rows, columns, data, low, high);
     if (this.spec.digits !== null) this.inscribe(rows, columns, data, [low, high]);
     if (this.picked) this.outline(this.picked, rows, columns);
-    const key = `${format(low)} ${format(high)}`;
-    if (key !== this.key) {
-      this.key = key;
-      write(this.ends[0], format(low));
-      write(this.ends[2], format(high));
-    }
+    this.explain(low, high);
+  }
+
+  /** What the colours stand for: the ends of their scale, or the names of a few numbers. @type {(low: number, high: number) => void} */
+  explain(low, high) {
+    const named = this.swatches.length > 0 && !this.differs;
+    for (const part of this.ends) part.hidden = named;
+    for (const part of this.swatches) part.hidden = !named;
+    write(this.ends[0], format(low));
+    write(this.ends[2], format(high));
+    if (!named) return;
+    for (const [i, { value }] of this.spec.names.entries()) this.swatches[i].style.setProperty("--pe-colour", css(this.colours[at(value, low, high)]));
   }
 
   /**
@@ -118,20 +122,33 @@ export class Heatmap extends View {
     const [{ shape, data }] = tensors;
     const [was] = this.pinned;
     if (String(shape) !== String(was.shape)) return [{ shape, data: new Float32Array(data.length).fill(NaN) }]; // no difference
-    const far = (/** @type {number} */ v) => v === Infinity || v === -Infinity;
-    return [{ shape, data: data.map((v, i) => (far(v) || far(was.data[i]) ? -Infinity : v - was.data[i])) }];
+    return [{ shape, data: data.map((v, i) => (hidden(v) || hidden(was.data[i]) ? -Infinity : v - was.data[i])) }];
   }
 
-  /** The colours of the scale, or of differences: blue where it has become less, red where more. */
+  /** Whether it shows what has changed since a state was pinned. */
+  get differs() {
+    return Boolean(this.pinned) && this.mode === "difference";
+  }
+
+  /** The colours of the scale, or of differences: blue where it has become less, red where more; for the page's ground. */
   shade() {
-    const differs = Boolean(this.pinned) && this.mode === "difference";
-    if (differs === this.differs) return;
-    this.differs = differs;
-    this.colours = differs ? DIFFERENCE : this.own;
+    const [shades, ground] = [this.differs ? this.spec.differences : this.spec.shades, Number(isDark())];
+    const shaded = `${this.differs} ${ground}`;
+    if (shaded === this.shaded) return;
+    this.shaded = shaded;
+    this.colours = mixed(shades[ground]);
     this.inks = Array.from(this.colours, ink);
-    const css = (/** @type {number} */ i) => `rgb(${this.colours[i] & 255},${(this.colours[i] >> 8) & 255},${(this.colours[i] >> 16) & 255})`;
-    const stops = Array.from({ length: 17 }, (_, i) => css(Math.min(255, i * 16)));
-    this.ends[1].style.background = `linear-gradient(to right, ${stops.join(",")})`;
+    this.ends[1].style.background = `linear-gradient(to right, ${shades[ground].join(",")})`;
+  }
+
+  /** The page has become dark, or light. */
+  tint() {
+    if (this.tensors) this.draw(this.tensors);
+  }
+
+  get square() {
+    const [rows, columns] = this.drawn[0].shape;
+    return rows === columns;
   }
 
   /**
@@ -174,16 +191,14 @@ export class Heatmap extends View {
   /** @type {(image: ImageData, rows: number, columns: number, data: Float32Array, low: number, high: number) => void} */
   paint(image, rows, columns, data, low, high) {
     const cells = new Uint32Array(image.data.buffer);
-    const scale = 255.999 / (high - low);
     const colours = this.colours;
     /** @type {number[]} */
     const runs = []; // of cells that are infinite: row, first column, one past the last
     let start = -1;
     for (let i = 0; i < cells.length; i++) {
       const v = data[i];
-      const odd = v === Infinity || v === -Infinity;
-      const at = (v - low) * scale;
-      cells[i] = odd || Number.isNaN(at) ? 0 : colours[at < 0 ? 0 : at > 255 ? 255 : at | 0];
+      const odd = hidden(v);
+      cells[i] = odd || Number.isNaN(v) ? 0 : colours[at(v, low, high)];
       if (odd && start < 0) start = i;
       if (start >= 0 && (!odd || i % columns === columns - 1)) {
         const end = odd ? i + 1 : i;
@@ -202,6 +217,7 @@ export class Heatmap extends View {
    * @type {(runs: number[], rows: number, columns: number) => void}
    */
   stripe(runs, rows, columns) {
+    this.unseen.hidden = !runs.length;
     this.hatch.hidden = !runs.length; // an empty canvas costs as much as a full one
     if (!runs.length) return;
     const { context: hatching, width, height, dense } = this.sharp(this.hatch);
@@ -213,7 +229,7 @@ export class Heatmap extends View {
       hatching.rect(left, top, Math.round((runs[i + 2] * width) / columns) - left, Math.round(((runs[i] + 1) * height) / rows) - top);
     }
     hatching.clip();
-    hatching.strokeStyle = "rgb(128 128 128 / 55%)";
+    hatching.strokeStyle = "rgb(128 128 128 / 45%)";
     hatching.lineWidth = dense;
     hatching.beginPath();
     for (let at = -height; at < width; at += 7 * dense) {
@@ -255,7 +271,7 @@ export class Heatmap extends View {
     context.save();
     context.scale(dense, dense);
     Object.assign(context, { font, textAlign: "center" });
-    const inks = Array.from(data, (v) => this.inks[within(Math.floor(((v - low) / (end - low)) * 256), 0, 255) || 0]);
+    const inks = Array.from(data, (v) => this.inks[at(v, low, end) || 0]);
     for (const ink of new Set(inks)) {
       context.fillStyle = ink;
       data.forEach((v, i) => {
@@ -344,11 +360,17 @@ export class Heatmap extends View {
     const both = row !== undefined && column !== undefined;
     return {
       title,
-      values: both ? [{ text: format(data[row * columns + column]) }] : [],
+      values: both ? [{ text: this.word(data[row * columns + column]) }] : [],
       point: [left + ((column ?? columns / 2) + 0.5) * wide, top + ((row ?? 0) + 0.5) * high],
       lines: lines.join(""),
       dots: [],
     };
+  }
+
+  /** A value as it is told. @param {number} value */
+  word(value) {
+    const name = this.differs ? undefined : this.spec.names.find((one) => Math.fround(one.value) === value)?.label;
+    return name ?? (hidden(value) ? this.spec.hatched : format(value));
   }
 
   /** @param {Tensor[]} tensors */
@@ -362,7 +384,9 @@ export class Heatmap extends View {
     const [top, left] = this.spec.origin;
     return {
       head: [`${this.spec.y} \\ ${this.spec.x}`, ...Array.from({ length: wide }, (_, c) => this.columns[c] ?? c + left)],
-      rows: Array.from({ length: high }, (_, r) => [this.rows[r] ?? r + top, ...data.subarray(r * columns, r * columns + wide)]),
+      rows: Array.from({ length: high }, (_, r) => [
+        this.rows[r] ?? r + top, ...Array.from(data.subarray(r * columns, r * columns + wide), (v) => (hidden(v) ? this.spec.hatched : v)),
+      ]),
       size: [rows, columns],
     };
   }

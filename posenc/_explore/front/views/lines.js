@@ -151,10 +151,8 @@ export class Lines extends View {
     this.names = names;
     if (this.count !== count) this.begin(count);
     const marks = Array.from({ length: count }, (_, i) => this.mark(i));
-    this.frame.place(this.width, this.across(x.data, marks), this.along(y.data, marks), (room) => [
-      room,
-      Math.round(Math.max(150, Math.min(0.68 * this.tallest, room * 0.55))),
-    ], this.airy);
+    const size = this.sized((room) => [room, Math.round(Math.max(150, Math.min(0.68 * this.tallest, room * 0.55)))]);
+    this.frame.place(this.width, this.across(x.data, marks), this.along(y.data, marks), size, this.airy, this.row);
     const { plot } = this.frame;
     const now = this.trace(x, y, marks);
     Object.assign(this, { xs: now.xs, all: now.all });

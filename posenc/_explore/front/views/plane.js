@@ -38,11 +38,15 @@ export class Plane extends View {
     return Math.min(super.width, this.tallest);
   }
 
+  get square() {
+    return true;
+  }
+
   /** @param {Tensor[]} tensors */
   draw([{ shape: [count], data }]) {
     const end = this.spec.limit;
     const axis = { low: -end, high: end, grid: true };
-    this.frame.place(this.width, { ...axis, label: this.spec.x }, { ...axis, label: this.spec.y }, (room) => [room, room], this.airy);
+    this.frame.place(this.width, { ...axis, label: this.spec.x }, { ...axis, label: this.spec.y }, this.sized((room) => [room, room]), this.airy, this.row);
     const { x, y } = this.frame;
     const [cx, cy] = [x(0), y(0)];
     set(this.circle, { cx: round(cx), cy: round(cy), r: round(x(1) - cx) });

@@ -38,7 +38,7 @@ export class Tiles extends View {
       return part;
     });
     const [first] = this.parts;
-    if (first instanceof Heatmap) this.foot.replaceChildren(...first.ends);
+    if (first instanceof Heatmap) this.foot.replaceChildren(...first.foot.childNodes);
     this.connected?.(this.parts);
   }
 

@@ -5,7 +5,7 @@ import { element } from "../dom.js";
 import { format, grouped } from "../scale.js";
 
 /** @import { Panel } from "../panel.js" */
-/** @import { Adopt, Control, Ends, Handle, Most, Point, Table, Tensor, Values, ViewSpec } from "../types" */
+/** @import { Adopt, Control, Ends, Handle, Most, Point, Row, Table, Tensor, Values, ViewSpec } from "../types" */
 /** @import { Frame } from "./axes.js" */
 
 /** @type {(value: number, low: number, high: number) => number} */
@@ -43,6 +43,9 @@ export class View {
   given = null;
   /** @type {string | undefined} of a matrix, what it shows while a state is pinned */
   mode;
+  /** @type {Row} with those beside it */
+  row = { level: 0, lines: 0 };
+  wish = 0; // pixels that its plot would be high if nothing stood beside it
   /** @type {boolean | undefined} whether there is room above for a title of the vertical axis */
   airy;
   /** @type {string} the side of a comparison, where each side has a view */
@@ -81,6 +84,25 @@ export class View {
   /** The width to draw at: that of the column, within reason. */
   get width() {
     return Math.max(this.least, Math.min(this.room || 480, this.widest));
+  }
+
+  /** Whether its plot is a square. */
+  get square() {
+    return false;
+  }
+
+  /**
+   * The size of a plot that ends where those beside it do. A square that is to be lower is narrower too.
+   * @type {(size: (room: number) => Point) => (room: number) => Point}
+   */
+  sized(size) {
+    return (room) => {
+      const [wide, high] = size(room);
+      this.wish = high;
+      if (!this.row.level) return [wide, high];
+      const side = Math.min(high, this.row.level);
+      return this.square ? [side, side] : [wide, this.row.level];
+    };
   }
 
   /** What it needs of its panel, once. @param {Panel} _panel */
