@@ -21,6 +21,7 @@ const STILL = 100; // steps between two pictures for a reader who wants no movem
 const REST = 400; // milliseconds between two exams, which take the time of some steps
 const PART = 4; // and at least so many times as long as an exam takes
 const MAP = 200; // pixels that a map needs
+const ROW = 3; // pictures that may stand in one row, whatever they are
 const POINTS = 600; // of a line of losses
 
 /**
@@ -45,11 +46,13 @@ export class Learning {
   /** @type {HTMLElement} */ body;
   /** @type {View} */ falling;
   /** @type {View} */ accuracy;
+  /** @type {(View | null)[]} what is watched, of the schemes */ watched;
   /** @type {ResizeObserver} */ watch;
   /** @type {() => void} */ shown;
   /** @type {Race | null} the small maps, where there are many schemes */ race = null;
 
   large = 0; // the scheme whose map is shown large, where there are many
+  arranged = ""; // which pictures have been put into rows
   training = false;
   single = false; // one step is wanted
   fresh = true; // the models are to start anew
@@ -121,6 +124,7 @@ export class Learning {
     this.stages = element("div", { class: "pe-views" });
     this.falling = this.view(spec.views.losses);
     this.accuracy = this.view(spec.views.accuracy);
+    this.watched = spec.schemes.map(({ watched }) => (watched ? this.view(watched) : null));
     this.text = element("div", { class: "pe-text", role: "region", tabindex: 0, "aria-label": "what the models write" });
     this.spoken = element("p", { class: "pe-spoken", "aria-live": "polite" });
     this.data = element("details", { class: "pe-table", ontoggle: () => this.tabulate() }, element("summary", {}, "Numbers"));
@@ -187,6 +191,7 @@ export class Learning {
   /** Whether the task has a number n. */
   numbered() {
     if (this.made.n) this.made.n.host.hidden = !this.spec.numbered[this.values.task];
+    this.made.task.host.hidden = this.spec.numbered.length < 2;
   }
 
   /** Show the map of a scheme large. @param {number} scheme */
@@ -397,6 +402,10 @@ export class Learning {
     const maps = schemes.map(({ heads }) => cut(heads, this.values.head ?? 0, length));
     if (this.race) this.raced(this.race, maps);
     else this.mapped(chosen, maps);
+    for (const [i, { watched }] of schemes.entries()) this.watched[this.spec.schemes.indexOf(chosen[i])]?.update(watched);
+    const pictures = `${this.on} ${this.maps.length}`;
+    if (pictures !== this.arranged) this.arrange();
+    this.arranged = pictures;
     this.write(schemes, [tokens, targets, share].map(({ data }) => data.subarray(0, length)));
     this.aim(null, null);
     this.root.dispatchEvent(new CustomEvent("pe-drawn", { detail: { ...this.values } }));
@@ -423,9 +432,7 @@ export class Learning {
       this.probes.delete(/** @type {Picture} */ (view));
       view.host.remove();
     }
-    const few = this.maps.length < chosen.length;
     while (this.maps.length < chosen.length) this.maps.push(this.view(this.spec.views.map));
-    if (few) this.arrange();
     this.maps.forEach((view, i) => {
       write(view.head, `Where a query of ${chosen[i].title} looks`);
       view.update([tensors[i]]);
@@ -467,13 +474,33 @@ export class Learning {
         Object.assign(view, { widest: columns > 1 ? Math.floor(width / columns) - 20 : 820, least: 130, tallest: phone ? 240 : 300, airy: true });
       });
     };
-    share([this.falling, this.accuracy], 300);
-    share(this.maps, phone ? 130 : MAP);
-    for (const view of this.views) view.resize();
+    const rows = this.rows();
+    const all = rows.flat();
+    for (const { host } of this.probes.keys()) host.hidden = !all.some((view) => view.host === host);
+    if (all.length <= ROW) share(all, phone ? 300 : MAP);
+    else for (const row of rows) share(row, row.some((view) => !this.maps.includes(view)) ? 300 : phone ? 130 : MAP);
+    for (const [at, { host }] of all.entries()) host.style.order = String(at);
+    for (const view of all) view.resize();
+  }
+
+  /** The pictures that are shown, in their order: lines that follow each other share a row, and so do maps. */
+  rows() {
+    const watched = this.watched.filter((view, i) => view && this.on[i]);
+    const kinds = { watched, losses: [this.falling], accuracy: [this.accuracy], maps: this.maps };
+    /** @type {View[][]} */
+    const rows = [];
+    let last = "";
+    for (const kind of this.spec.show) {
+      const row = /** @type {View[]} */ (kinds[kind]);
+      if (last && (last === "maps") === (kind === "maps")) rows[rows.length - 1].push(...row);
+      else rows.push([...row]);
+      last = kind;
+    }
+    return rows;
   }
 
   get views() {
-    return [this.falling, this.accuracy, ...this.maps];
+    return this.rows().flat();
   }
 
   /** Probe a view at a place; others follow where an axis has the same name. @type {(from: Picture | null, place: Place | null) => void} */
