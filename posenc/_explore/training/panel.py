@@ -40,11 +40,11 @@ def learn(
     a step with its gradients is a graph, which is loaded when the reader presses Train.
 
     Args:
-        tasks: What is learned: "repeat the letter n back", "repeat the first letter" or "copy the word"; several of
-            them, to choose from; or a dict of rules by their titles. A rule takes random letters (B, L), int64 from 0
-            to 15, a length, a 0-d integer tensor, and, if it has a third parameter, the number n of a slider. It
-            returns the tokens (B, L), what shall be written at each, (B, L), and a mask (L,) of what counts. A model
-            reads only what stands before. Default: all three.
+        tasks: What is learned: "repeat the letter n back", "repeat the first letter", "copy the word", "number the
+            letters", "write the latest of a to d" or "write the earliest of a to d"; several of them, to choose from;
+            or a dict of rules by their titles. A rule takes random letters (B, L), int64 from 0 to 15, a length, a 0-d
+            integer tensor, and, if it has a third parameter, the number n of a slider. It returns the tokens (B, L),
+            what shall be written at each, (B, L), and a mask (L,) of what counts. Default: all.
         schemes: Names in `SCHEMES`; or a dict of models by titles, each a name or a dict of keywords of `Transformer`
             that take precedence over the sizes, such as `{"blind": {"encoding": "nope", "causal": False}}`. From four
             on, each has a small map with its share of right answers, and a press on it shows a large one. Default:
