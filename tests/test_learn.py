@@ -272,6 +272,40 @@ def test_a_kernel_stops_where_a_loss_has_left_and_goes_back():
     assert trainer.back() == 3 and trainer.states[0] is good
 
 
+# What chapters say of their panels
+
+
+def watched_after(steps: int, scheme: str, task: str, watch) -> tuple[torch.Tensor, ...]:
+    """What is watched of a scheme after some steps of the training that a page begins with."""
+    course = Course(scheme, Sizes(), watch=watch)
+    state, seed = course.start(zero()), zero()
+    for step in range(steps):
+        read = texts(TASKS[task], course.sizes, seed, zero(step), zero(3))
+        state, _ = course.step(state, *read, zero(step), torch.tensor(1e-2))
+    return course.watched(state)
+
+
+@pytest.mark.train
+def test_a_table_of_t5_grows_a_peak_where_the_rule_is_and_stays_zero_where_no_pair_was():
+    (table,) = watched_after(90, "t5", BACK, lambda t5: (t5.table,))
+    assert (table[:19].argmax(0) == 3).all() and (table[3] > 0.3).all() and table[4:18].max() < -0.3
+    assert not table[-torch.arange(1, 12)].any()  # buckets that begin at 24 or beyond
+
+
+@pytest.mark.train
+def test_two_rules_pull_the_rate_of_a_distance_apart():
+    rates = [
+        watched_after(60, "distance_aware", f"write the {which} of a to d", lambda heads: (heads.w,))[0]
+        for which in ("latest", "earliest")
+    ]
+    assert rates[0].max() < -0.04 and rates[1].min() > 0.03
+
+
+def test_rows_that_no_text_reaches_stay_as_they_were_drawn():
+    before, after = (watched_after(steps, "learned", BACK, lambda rows: (rows.table,))[0] for steps in (0, 3))
+    assert torch.equal(before[24:], after[24:]) and (before[:24] != after[:24]).any(1).all()
+
+
 # Graphs
 
 

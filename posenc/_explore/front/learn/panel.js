@@ -404,7 +404,7 @@ export class Learning {
     else this.mapped(chosen, maps);
     for (const [i, { watched }] of schemes.entries()) this.watched[this.spec.schemes.indexOf(chosen[i])]?.update(watched);
     const pictures = `${this.on} ${this.maps.length}`;
-    if (pictures !== this.arranged) this.arrange();
+    if (pictures !== this.arranged) this.sort();
     this.arranged = pictures;
     this.write(schemes, [tokens, targets, share].map(({ data }) => data.subarray(0, length)));
     this.aim(null, null);
@@ -476,11 +476,17 @@ export class Learning {
     };
     const rows = this.rows();
     const all = rows.flat();
-    for (const { host } of this.probes.keys()) host.hidden = !all.some((view) => view.host === host);
     if (all.length <= ROW) share(all, phone ? 300 : MAP);
     else for (const row of rows) share(row, row.some((view) => !this.maps.includes(view)) ? 300 : phone ? 130 : MAP);
-    for (const [at, { host }] of all.entries()) host.style.order = String(at);
     for (const view of all) view.resize();
+  }
+
+  /** Put the pictures that are shown where they belong, and hide the others. */
+  sort() {
+    const { views } = this;
+    for (const { host } of this.probes.keys()) host.hidden = !views.some((view) => view.host === host);
+    this.stages.append(...views.map(({ host }) => host));
+    this.arrange();
   }
 
   /** The pictures that are shown, in their order: lines that follow each other share a row, and so do maps. */
