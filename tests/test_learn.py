@@ -356,6 +356,22 @@ def test_all_parts_of_a_training_are_graphs(monkeypatch):
 
 
 @pytest.mark.export
+@pytest.mark.parametrize("task", ["number the letters", "write the latest of a to d", "write the earliest of a to d"])
+def test_texts_by_a_graph_are_those_of_torch(task):
+    pytest.importorskip("onnxruntime")
+    from posenc._explore.training import graphs as made
+
+    sizes = Sizes(**SMALL)
+    session = made._session(made.task_graphs(task, TASKS[task], sizes)["exam"])
+    for seed, length in ((3, 16), (5, 9)):
+        wanted = exam_texts(TASKS[task], sizes, zero(seed), zero(length), zero(3))
+        given = {"seed": zero(seed).numpy(), "length": zero(length).numpy()}
+        found = session.run(None, {i.name: given[i.name] for i in session.get_inputs()})
+        for ours, true in zip(found, wanted, strict=True):
+            torch.testing.assert_close(torch.from_numpy(ours), true)
+
+
+@pytest.mark.export
 def test_models_by_keywords_are_graphs_and_so_is_what_is_watched(monkeypatch):
     pytest.importorskip("onnxruntime")
     from posenc._explore.export import ExportError

@@ -53,15 +53,20 @@ def number(letters: Tensor, length: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 def latest(letters: Tensor, length: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """At each letter write the latest of a to d so far, this one included, or a sign if there's none."""
-    place = torch.arange(letters.shape[1])
-    return _marked(letters, torch.where(letters < MARKED, place, -1).cummax(1).values)
+    return _marked(letters, _seen(letters, -1).amax(-1))
 
 
 def earliest(letters: Tensor, length: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """At each letter write the earliest of a to d so far, this one included, or a sign if there's none."""
-    place, never = torch.arange(letters.shape[1]), letters.shape[1]
-    first = torch.where(letters < MARKED, place, never).cummin(1).values
+    never = letters.shape[1]
+    first = _seen(letters, never).amin(-1)
     return _marked(letters, torch.where(first < never, first, -1))
+
+
+def _seen(letters: Tensor, never: int) -> Tensor:
+    """Of each pair, if its key is an a to d so far, the key's place, else `never`, (B, L, L). No graph has a cummax."""
+    place = torch.arange(letters.shape[1])
+    return torch.where((letters < MARKED)[:, None] & (place <= place[:, None]), place, never)
 
 
 def _marked(letters: Tensor, at: Tensor) -> tuple[Tensor, Tensor, Tensor]:
