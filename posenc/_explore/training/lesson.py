@@ -274,7 +274,7 @@ def _listed(given: Any, what: str, known: Any) -> list[str]:
 def _looks(options: Mapping[str, Mapping[str, Any]]) -> dict[str, tuple[str, str]]:
     """A title and a colour for each model: those of its scheme, unless others have that colour too."""
     found: dict[str, tuple[str, str]] = {}
-    cycle = iter(plot.CYCLE * len(options))
+    cycle = iter((*plot.CYCLE[1:], *plot.CYCLE) * len(options))  # the first is nearly as blue as sinusoids
     for name, option in options.items():
         scheme = option.get("encoding", name)
         colour = SCHEMES[scheme].colour if isinstance(scheme, str) else next(cycle)

@@ -16,6 +16,8 @@ from posenc._explore.training.graphs import Run, course_graphs, task_graphs, ver
 from posenc._explore.training.lesson import Lesson, Trainer
 from posenc.pictures import plot
 
+ROW = 3  # pictures that may stand in one row, as in the front end
+
 
 def graphs(lesson: Lesson) -> dict[str, bytes]:
     """The graphs of all tasks and schemes, each scheme compared with torch in a training of some steps."""
@@ -37,7 +39,9 @@ def element(lesson: Lesson, made: Mapping[str, bytes], identity: str) -> str:
     payload = {**lesson.spec(), "graphs": {key: base64.b64encode(graph).decode() for key, graph in made.items()}}
     if payload["many"]:
         payload["recorded"] = _recorded(lesson, trainer)
-    stills = "".join(f'<div class="pe-still">{still}</div>' for still in _stills(lesson, trainer, losses))
+    pictures = _stills(lesson, trainer, losses)
+    kind = "pe-still pe-few" if len(pictures) <= ROW else "pe-still"
+    stills = "".join(f'<div class="{kind}">{still}</div>' for still in pictures)
     rate, seed = lesson.controls["rate"].start, lesson.controls["seed"].start
     state = f"Recorded: {lesson.steps} steps, seed {seed:g}, rate {rate:g}."
     caption = f'<p class="pe-caption">{html.escape(lesson.caption)}</p>' if lesson.caption else ""
@@ -72,10 +76,14 @@ def _stills(lesson: Lesson, trainer: Trainer, losses: np.ndarray) -> list[str]:
         if watched:
             drawn["watched"].append((lesson.watch[scheme][1], [t.double().numpy() for t in watched]))
         if "maps" in drawn and not many:
-            title = f"Where a query of {lesson.looks[scheme][0]} looks"
+            title = f"Where a query of {lesson.looks[scheme][0]} looks" if len(lesson.on) > 1 else views["map"].title
             drawn["maps"].append((replace(views["map"], title=title), [heads[0, :length, :length].double().numpy()]))
     data = [each for kind in lesson.show for each in drawn[kind]]
-    return [plot.draw(view, each, alt=summary(view, each)).svg() for view, each in data]
+    return [
+        f'<p class="pe-view-title">{html.escape(view.title)}</p>'
+        + plot.draw(replace(view, title=""), each, alt=summary(view, each)).svg()
+        for view, each in data
+    ]
 
 
 def _recorded(lesson: Lesson, trainer: Trainer) -> dict[str, Any]:

@@ -111,7 +111,8 @@ export class Learning {
       label.style.setProperty("--pe-colour", colour);
       return { box, host: element("div", { class: "pe-control pe-tick" }, box, label) };
     });
-    const schemes = element("div", { class: "pe-schemes", role: "group", "aria-label": "encodings to train" }, ...this.boxes.map(({ host }) => host));
+    const alone = spec.schemes.length < 2;
+    const schemes = element("div", { class: "pe-schemes", hidden: alone, role: "group", "aria-label": "encodings to train" }, ...this.boxes.map(({ host }) => host));
     const hosts = (/** @type {string[]} */ names) => names.filter((name) => this.made[name]).map((name) => this.made[name].host);
     if (spec.many) {
       this.large = spec.on.indexOf(true);
@@ -119,7 +120,7 @@ export class Learning {
       if (spec.recorded) this.race.before(spec.recorded);
     }
     const small = this.race ? [this.race.host] : [];
-    const length = element("div", { class: "pe-controls pe-after" }, ...hosts(["length", ...(spec.many ? ["rate"] : []), "head"]));
+    const length = element("div", { class: "pe-controls pe-after" }, ...hosts(["length", ...(spec.many ? ["rate"] : []), ...(spec.show.includes("maps") ? ["head"] : [])]));
     const picture = [...this.root.children].filter(({ className }) => className === "pe-stills");
     this.stages = element("div", { class: "pe-views" });
     this.falling = this.view(spec.views.losses);
@@ -434,7 +435,7 @@ export class Learning {
     }
     while (this.maps.length < chosen.length) this.maps.push(this.view(this.spec.views.map));
     this.maps.forEach((view, i) => {
-      write(view.head, `Where a query of ${chosen[i].title} looks`);
+      write(view.head, chosen.length > 1 || this.race ? `Where a query of ${chosen[i].title} looks` : "Where a query looks");
       view.update([tensors[i]]);
     });
   }
