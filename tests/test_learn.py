@@ -455,7 +455,7 @@ def test_a_page_has_graphs_a_picture_and_no_markup_of_its_data(monkeypatch):
     page = learn({evil: back}, ["nope"], title=evil, caption=evil, steps=2, **SMALL)
     assert isinstance(page, TrainingPage)
     html = page._repr_mimebundle_()["text/html"]
-    assert "<img" not in html and html.count("<script") == 1 and html.count('<svg role="img"') == 3
+    assert "<img" not in html and html.count("<script") == 1 and html.count('<svg role="img"') == 2
     assert '<figure class="pe-panel pe-learn" id="learn-learning">' in html
     spec = json.loads(re.search(r'class="pe-data">(.*?)</script>', html, re.DOTALL)[1])
     assert sorted(spec["graphs"]) == ["nope exam", "nope start", "nope step", "task 0 exam", "task 0 texts"]

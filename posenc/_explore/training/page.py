@@ -64,20 +64,16 @@ def _trained(lesson: Lesson) -> tuple[Trainer, np.ndarray]:
 
 
 def _stills(lesson: Lesson, trainer: Trainer, losses: np.ndarray) -> list[str]:
-    """The pictures after a training, as torch has it."""
-    length = int(lesson.controls["length"].start)
-    _, found = trainer.examined(length, int(lesson.controls["n"].start))
-    views, many = lesson.views(), lesson.spec()["many"]
+    """The lines after a training, as torch has it, and what is watched: maps wait for a training in the page."""
+    _, found = trainer.examined(lesson.sizes.longest, int(lesson.controls["n"].start))
+    views = lesson.views()
     drawn: dict[str, list[tuple[Any, list[np.ndarray]]]] = {kind: [] for kind in lesson.show}
-    accuracy = torch.cat([t[0] for t in found])[:, :length].double().numpy()
+    accuracy = torch.cat([t[0] for t in found]).double().numpy()
     for kind, lines in (("losses", losses), ("accuracy", accuracy)):
         drawn[kind] = [(views[kind], [np.arange(1.0, lines.shape[1] + 1), lines])]
-    for scheme, (_, _, _, heads, *watched) in zip(lesson.on, found, strict=True):
+    for scheme, (_, _, _, _, *watched) in zip(lesson.on, found, strict=True):
         if watched:
             drawn["watched"].append((lesson.watch[scheme][1], [t.double().numpy() for t in watched]))
-        if "maps" in drawn and not many:
-            title = f"Where a query of {lesson.looks[scheme][0]} looks" if len(lesson.on) > 1 else views["map"].title
-            drawn["maps"].append((replace(views["map"], title=title), [heads[0, :length, :length].double().numpy()]))
     data = [each for kind in lesson.show for each in drawn[kind]]
     return [
         f'<p class="pe-view-title">{html.escape(view.title)}</p>'

@@ -44,8 +44,8 @@ export class Learning {
   /** @type {HTMLElement} */ spoken;
   /** @type {HTMLDetailsElement} */ data;
   /** @type {HTMLElement} */ body;
-  /** @type {View} */ falling;
-  /** @type {View} */ accuracy;
+  /** @type {View | null} */ falling;
+  /** @type {View | null} */ accuracy;
   /** @type {(View | null)[]} what is watched, of the schemes */ watched;
   /** @type {ResizeObserver} */ watch;
   /** @type {() => void} */ shown;
@@ -123,8 +123,8 @@ export class Learning {
     const length = element("div", { class: "pe-controls pe-after" }, ...hosts(["length", ...(spec.many ? ["rate"] : []), ...(spec.show.includes("maps") ? ["head"] : [])]));
     const picture = [...this.root.children].filter(({ className }) => className === "pe-stills");
     this.stages = element("div", { class: "pe-views" });
-    this.falling = this.view(spec.views.losses);
-    this.accuracy = this.view(spec.views.accuracy);
+    this.falling = spec.show.includes("losses") ? this.view(spec.views.losses) : null;
+    this.accuracy = spec.show.includes("accuracy") ? this.view(spec.views.accuracy) : null;
     this.watched = spec.schemes.map(({ watched }) => (watched ? this.view(watched) : null));
     this.text = element("div", { class: "pe-text", role: "region", tabindex: 0, "aria-label": "what the models write" });
     this.spoken = element("p", { class: "pe-spoken", "aria-live": "polite" });
@@ -381,8 +381,9 @@ export class Learning {
     if (count) this.lines(this.falling, [{ shape: [count], data: x }, { shape: [chosen.length, count], data: y }]);
   }
 
-  /** Lines of the schemes that are trained, in their colours. @type {(view: View, tensors: Tensor[]) => void} */
+  /** Lines of the schemes that are trained, in their colours. @type {(view: View | null, tensors: Tensor[]) => void} */
   lines(view, tensors) {
+    if (!view) return;
     const { chosen } = this;
     /** @type {Lines} */ (view).rename(chosen.map(({ title }) => title), chosen.map(({ colour }) => colour));
     view.update(tensors);
