@@ -114,7 +114,7 @@ class Course:
     def _model(self, draw: _Draw) -> Transformer:
         sizes, encoding = self.sizes, self.options.get("encoding", self.scheme)
         apart = not isinstance(encoding, str) or SCHEMES[encoding].per_layer
-        given = dict(
+        given: dict[str, Any] = dict(
             layers=sizes.layers, model_dim=sizes.model_dim, heads=sizes.heads, encoding=encoding, length=sizes.longest,
             tied=False, shared=not apart, backend="dense",  # a fused kernel has no graph, and its gradient none either
         )  # fmt: skip

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from posenc._attention.encoding import Encoding
 from posenc._explore.controls import Choice, Slider
 from posenc._explore.explorer import shown
 from posenc._explore.training.course import LIMIT, Course, Sizes, exam_texts, texts
@@ -105,8 +106,7 @@ class Lesson:
 
     def course(self, scheme: str) -> Course:
         if scheme not in self._courses:
-            function, view = self.watch.get(scheme, (None, None))
-            watch = None if view is None else lambda encoding: tuple(view.read(function(encoding)))
+            watch = _seen(*self.watch[scheme]) if scheme in self.watch else None
             self._courses[scheme] = Course(scheme, self.sizes, self.options[scheme], watch)
         return self._courses[scheme]
 
@@ -145,7 +145,7 @@ class Lesson:
 
     def _scheme(self, scheme: str) -> dict[str, Any]:
         title, colour = self.looks[scheme]
-        entry = {"name": scheme, "title": title, "colour": colour}
+        entry: dict[str, Any] = {"name": scheme, "title": title, "colour": colour}
         if scheme in self.watch:
             entry["watched"] = shown(self.watch[scheme][1], lambda: (0.0, 1.0))
         return entry
@@ -244,6 +244,11 @@ def _tasks(tasks: Any) -> dict[str, Task]:
         if name not in TASKS:
             raise ValueError(f"there is no task {name!r}: use one of {', '.join(TASKS)}, or a dict with a rule")
     return {name: TASKS[name] for name in names}
+
+
+def _seen(function: Callable[..., Any], view: Lines | Heatmap) -> Callable[[Encoding], tuple[Tensor, ...]]:
+    """What a view draws of an encoding."""
+    return lambda encoding: tuple(view.read(function(encoding)))
 
 
 def _options(schemes: Schemes) -> dict[str, Mapping[str, Any]]:
