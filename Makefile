@@ -65,7 +65,7 @@ help:
 	@echo "make census     audit all language models of transformers, and keep what was found (eight minutes)"
 	@echo "make mutants    make deliberate mistakes in the schemes, and see whether a test notices (half an hour)"
 	@echo "make evidence   train and measure what has no result yet, at low priority; make evidence-gpu does so on a GPU"
-	@echo "make bench      time the rotation, the schemes, the audit and the explorers"
+	@echo "make bench      time the rotation, the schemes, the audit, the explorers and the models that learn in a page"
 	@echo "make clean      remove what was built (not .venv)"
 	@echo
 	@echo "JOBS=1                 how many tests run at a time, at most 4; otherwise one for each core"
@@ -243,6 +243,7 @@ bench: $(VENV)/.test front chromium
 	@$(BIN)/python tests/bench/forms.py
 	@$(BIN)/python tests/bench/audit.py
 	@$(BIN)/python tests/bench/explore.py
+	@$(BIN)/python tests/bench/learn.py
 	@test ! -f $(HTML) || $(BIN)/python tests/bench/panels.py
 
 clean:

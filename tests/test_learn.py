@@ -10,14 +10,24 @@ import re
 import pytest
 import torch
 
-from posenc import SCHEMES, Transformer
+from posenc import SCHEMES, Heatmap, Lines, Shaw, Transformer
 from posenc._explore.training import draws
 from posenc._explore.training.course import LIMIT, Course, Sizes, exam_texts, texts
 from posenc._explore.training.lesson import Lesson, Trainer
 from posenc._explore.training.panel import Training, TrainingPage, learn
-from posenc._explore.training.tasks import SIGN, SYMBOLS, TASKS, back, copy, first
+from posenc._explore.training.tasks import SIGN, SYMBOLS, TASKS, back, copy, earliest, first, latest, number
 
 SMALL = {"length": 8, "batch": 4, "model_dim": 16, "exam": 4, "reach": 2}
+SEVERAL = {
+    "blind": {"encoding": "nope", "causal": False},
+    "k = 2": {"encoding": lambda head_dim, **_: Shaw(head_dim, 2)},
+    "k = 3": {"encoding": lambda head_dim, **_: Shaw(head_dim, 3)},
+    "causal": "nope",
+}
+WATCHED = {
+    "k = 3": (lambda shaw: shaw.key_table, Heatmap()),
+    "k = 2": (lambda shaw: shaw.key_table.norm(dim=-1), Lines(x="label", y="length", start=-2)),
+}
 BACK = "repeat the letter n back"
 
 
@@ -83,6 +93,12 @@ def test_the_rules():
         assert letters(tokens[0, : 2 * half + 1]) == "abcd"[:half] + "=" + "abcd"[:half]
         assert letters(targets[0, counted]) == "abcd"[:half]
         assert (counted.nonzero()[0] == (tokens[0] == SIGN).nonzero()[0]).all()
+    tokens, targets, counted = number(given.flip(1), zero(9))
+    assert (letters(tokens[0]), letters(targets[0, counted])) == ("=hgfedcba", "abcdefgh")
+    marked = torch.tensor([[9, 2, 7, 0, 0, 15, 3, 4]])
+    for rule, wanted in ((latest, "=ccaaadd"), (earliest, "=ccccccc")):
+        tokens, targets, counted = rule(marked, zero(8))
+        assert letters(targets[0]) == wanted and counted.all() and torch.equal(tokens, marked)
 
 
 @pytest.mark.parametrize("task", TASKS)
@@ -206,6 +222,43 @@ def test_many_schemes_have_small_maps_of_what_torch_has_trained():
         assert kept["shares"][i] == pytest.approx(accuracy[0, 3:8].mean().item(), abs=6e-4)
 
 
+def several(**more) -> Lesson:
+    given = {"watch": WATCHED, **more}
+    return Lesson(BACK, SEVERAL, None, 0, 1e-2, 10, None, "one", "", SMALL, **given)
+
+
+def test_models_are_made_by_keywords_and_have_colours_of_their_own():
+    lesson = several()
+    spec = lesson.spec()
+    assert [scheme["title"] for scheme in spec["schemes"]] == list(SEVERAL)
+    colours = [scheme["colour"] for scheme in spec["schemes"]]
+    assert colours[0] == SCHEMES["nope"].colour and len(set(colours)) == 4
+    assert [lesson.course(name).model.encoding().clip for name in ("k = 2", "k = 3")] == [2, 3]
+    trainer = Trainer(lesson)
+    trainer.begin({"task": "task 0", "seed": 0, "schemes": list(SEVERAL)})
+    _, found = trainer.examined(16)
+    future = [scheme[3].triu(1).any().item() for scheme in found]
+    assert future == [True, False, False, False]
+
+
+def test_what_is_watched_are_the_parameters_as_they_are_now():
+    lesson = several(show=["maps", "watched"])
+    spec = lesson.spec()
+    assert [scheme.get("watched", {}).get("kind") for scheme in spec["schemes"]] == [None, "lines", "heatmap", None]
+    assert spec["show"] == ["maps", "watched"] and several().spec()["show"][0] == "watched"
+    trainer = Trainer(lesson)
+    trainer.begin({"task": "task 0", "seed": 0, "schemes": ["k = 2", "k = 3"]})
+    before = trainer.exam(16)[3:]
+    trainer.step(1e-2)
+    x, lengths, *_ = trainer.exam(16)[7:]
+    table = trainer.exam(16)[-1]
+    for course, state in zip(trainer.courses, trainer.states, strict=True):
+        own = course.parameters(state)["encodings.0.key_table"]
+        seen = lengths[0] if len(own) == 5 else table
+        torch.testing.assert_close(seen, own.norm(dim=-1) if len(own) == 5 else own)
+    assert x.tolist() == [-2, -1, 0, 1, 2] and not torch.equal(before[5], lengths)
+
+
 def test_a_kernel_stops_where_a_loss_has_left_and_goes_back():
     trainer = Trainer(Lesson(BACK, ["rope"], None, 0, 1e-2, 10, None, "one", "", SMALL))
     trainer.begin({"task": "task 0", "seed": 0, "schemes": ["rope"]})
@@ -217,6 +270,40 @@ def test_a_kernel_stops_where_a_loss_has_left_and_goes_back():
     trainer.states = [torch.full_like(good, math.nan)]
     assert trainer.advance(1e9, 1.0, 3, 50, LIMIT)["losses"] == [[None]]  # JSON has no NaN
     assert trainer.back() == 3 and trainer.states[0] is good
+
+
+# What chapters say of their panels
+
+
+def watched_after(steps: int, scheme: str, task: str, watch) -> tuple[torch.Tensor, ...]:
+    """What is watched of a scheme after some steps of the training that a page begins with."""
+    course = Course(scheme, Sizes(), watch=watch)
+    state, seed = course.start(zero()), zero()
+    for step in range(steps):
+        read = texts(TASKS[task], course.sizes, seed, zero(step), zero(3))
+        state, _ = course.step(state, *read, zero(step), torch.tensor(1e-2))
+    return course.watched(state)
+
+
+@pytest.mark.train
+def test_a_table_of_t5_grows_a_peak_where_the_rule_is_and_stays_zero_where_no_pair_was():
+    (table,) = watched_after(90, "t5", BACK, lambda t5: (t5.table,))
+    assert (table[:19].argmax(0) == 3).all() and (table[3] > 0.3).all() and table[4:18].max() < -0.3
+    assert not table[-torch.arange(1, 12)].any()  # buckets that begin at 24 or beyond
+
+
+@pytest.mark.train
+def test_two_rules_pull_the_rate_of_a_distance_apart():
+    rates = [
+        watched_after(60, "distance_aware", f"write the {which} of a to d", lambda heads: (heads.w,))[0]
+        for which in ("latest", "earliest")
+    ]
+    assert rates[0].max() < -0.04 and rates[1].min() > 0.03
+
+
+def test_rows_that_no_text_reaches_stay_as_they_were_drawn():
+    before, after = (watched_after(steps, "learned", BACK, lambda rows: (rows.table,))[0] for steps in (0, 3))
+    assert torch.equal(before[24:], after[24:]) and (before[:24] != after[:24]).any(1).all()
 
 
 # Graphs
@@ -268,6 +355,39 @@ def test_all_parts_of_a_training_are_graphs(monkeypatch):
         made.verify("copy the word", copy, other, run)
 
 
+@pytest.mark.export
+@pytest.mark.parametrize("task", ["number the letters", "write the latest of a to d", "write the earliest of a to d"])
+def test_texts_by_a_graph_are_those_of_torch(task):
+    pytest.importorskip("onnxruntime")
+    from posenc._explore.training import graphs as made
+
+    sizes = Sizes(**SMALL)
+    session = made._session(made.task_graphs(task, TASKS[task], sizes)["exam"])
+    for seed, length in ((3, 16), (5, 9)):
+        wanted = exam_texts(TASKS[task], sizes, zero(seed), zero(length), zero(3))
+        given = {"seed": zero(seed).numpy(), "length": zero(length).numpy()}
+        found = session.run(None, {i.name: given[i.name] for i in session.get_inputs()})
+        for ours, true in zip(found, wanted, strict=True):
+            torch.testing.assert_close(torch.from_numpy(ours), true)
+
+
+@pytest.mark.export
+def test_models_by_keywords_are_graphs_and_so_is_what_is_watched(monkeypatch):
+    pytest.importorskip("onnxruntime")
+    from posenc._explore.export import ExportError
+    from posenc._explore.training import graphs as made
+
+    lesson = several()
+    task = made.task_graphs(BACK, back, lesson.sizes)
+    for name in ("blind", "k = 2"):
+        course = lesson.course(name)
+        run = made.Run(task, made.course_graphs(course))
+        assert made.verify(BACK, back, course, run, seed=5) < 1e-3
+    monkeypatch.setattr(course, "watch", lambda shaw: tuple(WATCHED["k = 2"][1].read(2 * shaw.key_table.norm(dim=-1))))
+    with pytest.raises(ExportError, match="the graph differs"):
+        made.verify(BACK, back, course, run)
+
+
 # Panels
 
 
@@ -284,6 +404,15 @@ def test_all_parts_of_a_training_are_graphs(monkeypatch):
         (dict(schemes=[]), "schemes is empty"),
         (dict(schemes=["rope", "rope"]), "names a scheme twice"),
         (dict(on=["alibi"], schemes=["rope"]), "on has 'alibi', which is not in schemes"),
+        (dict(schemes={"mine": {"clip": 3}}), "there is no scheme 'mine'"),
+        (dict(schemes={"mine": "rot"}), "there is no scheme 'rot'"),
+        (dict(schemes={"mine": {"encoding": "rope", "clip": 3}}), "the model 'mine' cannot be made: .*'clip'"),
+        (dict(watch={"t5": (len, Lines())}), "watch has 't5', which is not in schemes"),
+        (dict(watch={"rope": (lambda rope: rope.table, Lines())}), "watched of 'rope' cannot be seen: .*'table'"),
+        (dict(watch={"rope": (lambda rope: rope.freq[0], Heatmap())}), "watched of 'rope' cannot be seen: "),
+        (dict(show=["loss"]), "show has 'loss': use watched, losses, accuracy, maps"),
+        (dict(show=["maps", "maps"]), "each once"),
+        (dict(show=["watched"]), "show and watch do not agree"),
         (dict(width=3), "'width' is no size of a training"),
         (dict(rate=2.0), "rate = 2 is out of range"),
         (dict(seed=1000), "seed = 1000 is out of range"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import hashlib
 import json
 import os
@@ -66,8 +67,9 @@ def _apart(data: str, folder: Path) -> str:
 
 
 def _script(graphs: dict[str, str], folder: Path) -> str:
-    """Write graphs into a script, unless it is there, and return its name."""
-    text = json.dumps(graphs)
+    """Write graphs into a script, compressed, unless it is there, and return its name."""
+    packed = {key: gzip.compress(base64.b64decode(graph), mtime=0) for key, graph in graphs.items()}
+    text = json.dumps({key: base64.b64encode(each).decode() for key, each in packed.items()})
     name = hashlib.sha256(text.encode()).hexdigest()[:16]
     folder.mkdir(parents=True, exist_ok=True)
     script = folder / f"{name}.js"

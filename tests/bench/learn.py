@@ -1,4 +1,4 @@
-"""How fast models learn: a step by graphs and by torch, for each scheme, and in the page, in headless Chromium.
+"""How fast models learn and read: a step by graphs and by torch, and in the page, in headless Chromium.
 
 python tests/bench/learn.py [rope shaw ...]
 """
@@ -16,14 +16,16 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 import torch
 
-from posenc import SCHEMES, learn
+from posenc import SCHEMES, learn, play
 from posenc._explore.sphinx import DATA, _apart, ship
 from posenc._explore.training.course import Course, Sizes, texts
 from posenc._explore.training.graphs import Run, course_graphs, task_graphs, verify
 from posenc._explore.training.tasks import back
+from posenc.lab.weights import trained
 
 TITLE = "repeat the letter n back"
 STEPS = 100
+READ = 512  # bytes
 PANEL = "document.querySelector('.pe-learn').learning"
 # The time from a movement of a slider to the painted frame, again and again while models train.
 MOVES = """async () => {
@@ -37,6 +39,24 @@ MOVES = """async () => {
     await new Promise(f => setTimeout(f, 40));
   }
   return times;
+}""".replace("PANEL", PANEL)
+
+
+# Milliseconds that a step of one scheme takes in the page: what the worker needs, and one message.
+STEP = """async () => {
+  const { trainer, values, chosen } = PANEL, begin = performance.now();
+  const { losses } = await trainer.advance(5000, values.rate, values.n, 200, Infinity);
+  return (performance.now() - begin) / losses.length / chosen.length;
+}""".replace("PANEL", PANEL)
+# The same for bytes through a trained model, each time another text, since what was read is kept.
+READS = """async bytes => {
+  const { library, spec, values } = PANEL, times = [];
+  for (let n = 0; n < 12; n++) {
+    const text = Uint8Array.from({ length: bytes }, (_, i) => 32 + (31 * i + n) % 90), begin = performance.now();
+    await library.read(spec.models[0], text, spec.trained, 0, values.head ?? 0, () => true);
+    times.push(performance.now() - begin);
+  }
+  return times.slice(2);
 }""".replace("PANEL", PANEL)
 
 
@@ -81,17 +101,11 @@ def page() -> None:
     with tempfile.TemporaryDirectory() as name, sync_playwright() as playwright:
         folder = Path(name)
         ship(folder / "posenc")
-        html = learn(TITLE, ["rope", "alibi"], steps=400)._repr_mimebundle_()["text/html"]
-        html = DATA.sub(lambda found: _apart(found[1], folder / "posenc" / "graphs"), html)
+        html = _written(folder, "index.html", learn(TITLE, ["rope", "alibi"], steps=400))
         apart = sum(file.stat().st_size for file in (folder / "posenc" / "graphs").glob("*.js"))
-        print(
-            f"a page holds {len(html) / 1e3:.0f} kB of the panel, and loads {apart / 1e3:.0f} kB when Train is pressed"
-        )
-        (folder / "index.html").write_text(
-            f'<!doctype html><meta charset="utf-8"><link rel="stylesheet" href="posenc/style.css"><main>{html}</main>'
-            "<script defer src=posenc/page.js></script>",
-            encoding="utf-8",
-        )
+        print(f"a page holds {html / 1e3:.0f} kB of the panel, and loads {apart / 1e3:.0f} kB when Train is pressed")
+        model = trained("rope", preset="epoch")
+        _written(folder, "reading.html", play({"rope": model}, {"text": "a text to read, " * 40}, length=128, read=128))
         browser = playwright.chromium.launch(executable_path=chromium(), args=["--no-sandbox", "--disable-gpu"])
         opened = browser.new_page()
         opened.goto((folder / "index.html").as_uri())
@@ -107,7 +121,23 @@ def page() -> None:
         print(
             f"a frame while they train: {frames[len(frames) // 2]:.0f} ms, p95 {frames[int(0.95 * len(frames))]:.0f} ms"
         )
+        print(f"a step of one scheme in the page: {statistics.median(opened.evaluate(STEP) for _ in range(5)):.1f} ms")
+        opened.goto((folder / "reading.html").as_uri())
+        times = sorted(opened.evaluate(READS, READ))
+        print(f"{READ} bytes through a trained model: {statistics.median(times):.0f} ms, at most {times[-1]:.0f} ms")
         browser.close()
+
+
+def _written(folder: Path, name: str, panel: Any) -> int:
+    """Write a page with a panel, whose graphs stand apart; returns the length of the panel's own HTML."""
+    html = panel._repr_mimebundle_()["text/html"]
+    html = DATA.sub(lambda found: _apart(found[1], folder / "posenc" / "graphs"), html)
+    (folder / name).write_text(
+        f'<!doctype html><meta charset="utf-8"><link rel="stylesheet" href="posenc/style.css"><main>{html}</main>'
+        "<script defer src=posenc/page.js></script>",
+        encoding="utf-8",
+    )
+    return len(html)
 
 
 def main() -> None:

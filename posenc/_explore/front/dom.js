@@ -90,6 +90,17 @@ export function decode(base64) {
   return bytes;
 }
 
+/**
+ * Bytes as they were before they were compressed, if they were: the first two tell. (Of what is fetched, some servers undo
+ * the compression themselves.)
+ * @param {Uint8Array<ArrayBuffer>} bytes
+ */
+export async function unpacked(bytes) {
+  if (bytes[0] !== 0x1f || bytes[1] !== 0x8b) return bytes;
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+  return new Uint8Array(await new Response(stream).arrayBuffer());
+}
+
 /** @type {CanvasRenderingContext2D} */
 let context;
 /** @type {Map<string, number>} */

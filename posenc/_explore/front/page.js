@@ -1,7 +1,7 @@
 // @ts-check
 // The panel in a built page: the graph exported from the torch function computes, with no kernel and no network.
 
-import { decode, write } from "./dom.js";
+import { decode, unpacked, write } from "./dom.js";
 import { openDumps } from "./dump/page.js";
 import { hire } from "./hire.js";
 import { openLearning } from "./learn/page.js";
@@ -55,13 +55,6 @@ async function compressed(progress) {
     progress(total ? Math.min(1, loaded / total) : NaN);
   }
   return new Uint8Array(await new Blob(chunks).arrayBuffer());
-}
-
-/** Some servers undo the compression themselves; the first two bytes tell. @param {Bytes} bytes */
-async function unpacked(bytes) {
-  if (bytes[0] !== 0x1f || bytes[1] !== 0x8b) return bytes;
-  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
-  return new Uint8Array(await new Response(stream).arrayBuffer());
 }
 
 /** @type {Set<Panel>} */
@@ -120,7 +113,7 @@ function worker({ wasm }) {
 }
 
 /**
- * The graphs of a panel: large ones stand in a script of their own, or each in one.
+ * The graphs of a panel, in base64: large ones stand in a script of their own, or each in one, and are compressed.
  * @type {(spec: { graphs?: Record<string, string>, apart?: string | Record<string, string> }, key?: string) => Promise<Record<string, string>>}
  */
 async function graphsOf({ graphs = {}, apart }, key = "") {
@@ -152,7 +145,7 @@ function engine(spec, id) {
     async compute(values) {
       const [loaded, own] = await Promise.all([load(), graphsOf(spec)]);
       const key = variant(spec.controls, values);
-      const { graph, pace } = graphs.get(key) ?? { graph: decode(own[key]), pace: new Pace() };
+      const { graph, pace } = graphs.get(key) ?? { graph: await unpacked(decode(own[key])), pace: new Pace() };
       graphs.set(key, { graph, pace });
       const inputs = sliders.map((c) => ({ name: c.name, integer: c.integer, value: values[c.name] }));
       try {

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 from unittest import mock
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.func import functional_call, grad_and_value
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from posenc._attention.encoding import Encoding
 from posenc._explore.training.draws import below, normal, uniform
 from posenc._explore.training.tasks import LETTERS, VOCABULARY, Task, numbered
 from posenc.schemes.registry import SCHEMES
@@ -81,15 +83,23 @@ def _drawn(
 
 
 class Course:
-    """A scheme's model and optimiser. Its state is one tensor (3, N): weights, and Adam's two averages of gradients.
+    """A model and its optimiser. Its state is one tensor (3, N): weights, and Adam's two averages of gradients.
 
     Args:
-        scheme: A name in SCHEMES.
+        scheme: A name in SCHEMES; with an encoding in `options`, any name.
         sizes: Of the model.
+        options: Further keywords of the model, such as `encoding`. Default: none.
+        watch: What is seen of the first encoding while it learns: a function of it that returns tensors. Default: none.
     """
 
-    def __init__(self, scheme: str, sizes: Sizes) -> None:
-        self.scheme, self.sizes = scheme, sizes
+    def __init__(
+        self,
+        scheme: str,
+        sizes: Sizes,
+        options: Mapping[str, Any] = MappingProxyType({}),
+        watch: Callable[[Encoding], tuple[Tensor, ...]] | None = None,
+    ) -> None:
+        self.scheme, self.sizes, self.options, self.watch = scheme, sizes, options, watch
         made = {value: _Draw(value) for value in (0.0, 1.0, 2.0)}
         models = {value: self._model(draw) for value, draw in made.items()}
         self.model = models[0.0]
@@ -102,12 +112,14 @@ class Course:
         ]
 
     def _model(self, draw: _Draw) -> Transformer:
-        sizes = self.sizes
-        with draw:  # dense: a fused kernel has no graph, and its gradient none either
-            return Transformer(
-                VOCABULARY, layers=sizes.layers, model_dim=sizes.model_dim, heads=sizes.heads, encoding=self.scheme,
-                length=sizes.longest, tied=False, shared=not SCHEMES[self.scheme].per_layer, backend="dense",
-            )  # fmt: skip
+        sizes, encoding = self.sizes, self.options.get("encoding", self.scheme)
+        apart = not isinstance(encoding, str) or SCHEMES[encoding].per_layer
+        given: dict[str, Any] = dict(
+            layers=sizes.layers, model_dim=sizes.model_dim, heads=sizes.heads, encoding=encoding, length=sizes.longest,
+            tied=False, shared=not apart, backend="dense",  # a fused kernel has no graph, and its gradient none either
+        )  # fmt: skip
+        with draw:
+            return Transformer(VOCABULARY, **{**given, **self.options})
 
     @property
     def size(self) -> int:
@@ -155,9 +167,7 @@ class Course:
     def _loss(self, parameters: dict[str, Tensor], tokens: Tensor, targets: Tensor, share: Tensor) -> Tensor:
         return _cross_entropy(functional_call(self.model, parameters, (tokens,)), targets, share)
 
-    def exam(
-        self, state: Tensor, tokens: Tensor, targets: Tensor, share: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def exam(self, state: Tensor, tokens: Tensor, targets: Tensor, share: Tensor) -> tuple[Tensor, ...]:
         """What a state of the model knows.
 
         Args:
@@ -166,20 +176,39 @@ class Course:
 
         Returns:
             The accuracy by position, (1, R), NaN where nothing is counted; the loss, (1,); what the model writes in the
-            first text, (R,), as float32; and where each head looks in it, (layers · H, R, R).
+            first text, (R,), as float32; where each head looks in it, (layers · H, R, R); and what is watched.
         """
         logits, weights = functional_call(self.model, self.parameters(state), (tokens,), {"return_weights": True})
         written = logits.argmax(-1)
         right = (written == targets).float().mean(0, keepdim=True)
         counted = torch.where(share > 0, right, torch.nan)
         heads = torch.cat([layer[0] for layer in weights])
-        return counted, _cross_entropy(logits, targets, share).reshape(1), written[0].float(), heads
+        found = counted, _cross_entropy(logits, targets, share).reshape(1), written[0].float(), heads
+        return (*found, *self.watched(state))
+
+    def watched(self, state: Tensor) -> tuple[Tensor, ...]:
+        """What is watched of a state: tensors, none where nothing is."""
+        if self.watch is None:
+            return ()
+        given = {f"model.{name}": parameter for name, parameter in self.parameters(state).items()}
+        return functional_call(_Watched(self.model, self.watch), given, ())
 
 
 def _cross_entropy(logits: Tensor, targets: Tensor, share: Tensor) -> Tensor:
     """The mean of −log p(target) where it is counted. A product with ones and zeros, whose gradient is one too."""
     hit = (targets[..., None] == torch.arange(VOCABULARY)).float()
     return -((logits.log_softmax(-1) * hit).sum(-1) * share).sum(-1).mean()
+
+
+class _Watched(nn.Module):
+    """A function of a model's encoding as a module, so that it can be called with other parameters."""
+
+    def __init__(self, model: Transformer, watch: Callable[[Encoding], tuple[Tensor, ...]]) -> None:
+        super().__init__()
+        self.model, self.watch = model, watch
+
+    def forward(self) -> tuple[Tensor, ...]:
+        return self.watch(self.model.encoding())
 
 
 class _Draw(TorchDispatchMode):

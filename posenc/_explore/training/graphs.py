@@ -137,11 +137,11 @@ def verify(title: str, task: Task, course: Course, run: Run, seed: int = 0) -> f
         read = texts(task, sizes, torch.tensor(seed), torch.tensor(step), torch.tensor(NUMBER))
         state, loss = course.step(state, *read, torch.tensor(step), torch.tensor(RATE))
         farthest = max(farthest, _difference(np.array([run.step(RATE)]), loss.numpy()))
-    accuracy, loss, _, heads = course.exam(
+    accuracy, loss, _, *seen = course.exam(
         state, *exam_texts(task, sizes, torch.tensor(seed), torch.tensor(sizes.longest), torch.tensor(NUMBER))
     )
     ours = run.exam(sizes.longest)
-    for true, got in ((loss, ours[1]), (heads, ours[3])):
+    for true, got in zip((loss, *seen), (ours[1], *ours[3:]), strict=True):
         farthest = max(farthest, _difference(got, true.numpy()))
     if not np.array_equal(np.isnan(ours[0]), accuracy.isnan().numpy()) or not farthest <= FAR:
         raise ExportError(f"{where}: after {STEPS} steps the graph differs from torch by {farthest:.2g}")

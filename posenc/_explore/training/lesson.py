@@ -5,17 +5,19 @@ from __future__ import annotations
 import inspect
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from posenc._attention.encoding import Encoding
 from posenc._explore.controls import Choice, Slider
 from posenc._explore.explorer import shown
 from posenc._explore.training.course import LIMIT, Course, Sizes, exam_texts, texts
 from posenc._explore.training.tasks import LETTERS, SYMBOLS, TASKS, Task, numbered
+from posenc.pictures import plot
 from posenc.pictures.views import Heatmap, Lines
 from posenc.schemes.registry import SCHEMES
 
@@ -23,20 +25,29 @@ MOST_SEED = 999
 RATES = (1e-4, 1.0)
 MOST_NUMBER = 12
 MANY = 4  # schemes, from which on each has a small map, and one of them a large one
+PICTURES = ("watched", "losses", "accuracy", "maps")
+
+Schemes = Sequence[str] | Mapping[str, str | Mapping[str, Any]]
+Watch = Mapping[str, tuple[Callable[..., Any], Lines | Heatmap]]
 
 
 class Lesson:
     """What a kernel and a page share: the rules, the models, and what the front end is told."""
 
     def __init__(
-        self, tasks: Any, schemes: Sequence[str], on: Sequence[str] | None, seed: int, rate: float, steps: int,
+        self, tasks: Any, schemes: Schemes, on: Sequence[str] | None, seed: int, rate: float, steps: int,
         title: str | None, name: str, caption: str, sizes: Mapping[str, Any], n: int = 3, read: int | None = None,
+        watch: Watch | None = None, show: Sequence[str] | None = None,
     ) -> None:  # fmt: skip
         self.tasks = _tasks(tasks)
-        self.schemes = _schemes(schemes, "schemes")
-        self.on = self.schemes if on is None else _schemes(on, "on")
-        if missing := [scheme for scheme in self.on if scheme not in self.schemes]:
-            raise ValueError(f"on has {missing[0]!r}, which is not in schemes: {', '.join(self.schemes)}")
+        self.options = _options(schemes)
+        self.schemes = list(self.options)
+        self.on = self.schemes if on is None else _listed(on, "on", self.schemes)
+        self.watch = dict(watch or {})
+        if strange := [scheme for scheme in self.watch if scheme not in self.schemes]:
+            raise ValueError(f"watch has {strange[0]!r}, which is not in schemes: {', '.join(self.schemes)}")
+        self.show = _shown(show, self.watch)
+        self.looks = _looks(self.options)
         known = list(inspect.signature(Sizes).parameters)
         if strange := [size for size in sizes if size not in known]:
             raise ValueError(f"{strange[0]!r} is no size of a training: use {', '.join(known)}")
@@ -61,6 +72,19 @@ class Lesson:
         for rule_title, rule in self.tasks.items():
             self._try(rule_title, rule)
         self._courses: dict[str, Course] = {}
+        for scheme in {*self.watch, *(scheme for scheme, options in self.options.items() if options)}:
+            self._begin(scheme)
+
+    def _begin(self, scheme: str) -> None:
+        """What a reader has written himself works: said here, where he sees it."""
+        try:
+            course = self.course(scheme)
+        except TypeError as error:
+            raise ValueError(f"the model {scheme!r} cannot be made: {error}") from error
+        try:
+            course.watched(course.start(torch.tensor(0)))
+        except Exception as error:
+            raise ValueError(f"what is watched of {scheme!r} cannot be seen: {error}") from error
 
     def _try(self, title: str, rule: Task) -> None:
         """A rule gives what a model can read: said here, where the reader sees it."""
@@ -82,7 +106,8 @@ class Lesson:
 
     def course(self, scheme: str) -> Course:
         if scheme not in self._courses:
-            self._courses[scheme] = Course(scheme, self.sizes)
+            watch = _seen(*self.watch[scheme]) if scheme in self.watch else None
+            self._courses[scheme] = Course(scheme, self.sizes, self.options[scheme], watch)
         return self._courses[scheme]
 
     @property
@@ -104,7 +129,8 @@ class Lesson:
             "name": self.name,
             "title": self.title,
             "caption": self.caption,
-            "schemes": [{"name": s, "title": SCHEMES[s].title, "colour": SCHEMES[s].colour} for s in self.schemes],
+            "schemes": [self._scheme(scheme) for scheme in self.schemes],
+            "show": self.show,
             "on": [scheme in self.on for scheme in self.schemes],
             "many": len(self.schemes) >= MANY,
             "numbered": [numbered(rule) for rule in self.tasks.values()],
@@ -117,10 +143,16 @@ class Lesson:
             "limit": LIMIT,
         }
 
+    def _scheme(self, scheme: str) -> dict[str, Any]:
+        title, colour = self.looks[scheme]
+        entry: dict[str, Any] = {"name": scheme, "title": title, "colour": colour}
+        if scheme in self.watch:
+            entry["watched"] = shown(self.watch[scheme][1], lambda: (0.0, 1.0))
+        return entry
+
     def views(self) -> dict[str, Lines | Heatmap]:
         """The pictures: two of lines, and one map, of which each scheme has its own."""
-        names = [SCHEMES[scheme].title for scheme in self.on]
-        colours = [SCHEMES[scheme].colour for scheme in self.on]
+        names, colours = (list(looks) for looks in zip(*(self.looks[scheme] for scheme in self.on), strict=True))
         return {
             "losses": Lines(x="step", y="loss", labels=names, colours=colours, title="Loss of each step"),
             "accuracy": Lines(
@@ -132,7 +164,7 @@ class Lesson:
 
     def __repr__(self) -> str:
         what = ", ".join(f"“{title}”" for title in self.tasks)
-        return f"learn {what} with {', '.join(SCHEMES[scheme].title for scheme in self.schemes)}"
+        return f"learn {what} with {', '.join(title for title, _ in self.looks.values())}"
 
 
 class Trainer:
@@ -171,12 +203,18 @@ class Trainer:
         self.states, self.done = [state for state, _ in found], self.done + 1
         return [loss.item() for _, loss in found]
 
-    @torch.no_grad()
     def exam(self, length: int, n: int = 3) -> list[Tensor]:
+        """The texts of an exam, and what each scheme knows of them, one after the other."""
+        read, found = self.examined(length, n)
+        return [*read, *(t for scheme in found for t in scheme)]
+
+    @torch.no_grad()
+    def examined(self, length: int, n: int = 3) -> tuple[list[Tensor], list[list[Tensor]]]:
+        """The texts of an exam, and for each scheme what it knows of them, as `Course.exam` returns it."""
         read_to = torch.tensor(int(self.lesson.controls["length"].check(length)))
         read = exam_texts(self.task, self.lesson.sizes, self.seed, read_to, self._number(n))
         found = [course.exam(state, *read) for course, state in zip(self.courses, self.states, strict=True)]
-        return [t.float() for t in (*read, *(t for scheme in found for t in scheme))]
+        return [t.float() for t in read], [[t.float() for t in scheme] for scheme in found]
 
     def _number(self, n: int) -> Tensor:
         return torch.tensor(int(self.lesson.controls["n"].check(n)))
@@ -208,13 +246,56 @@ def _tasks(tasks: Any) -> dict[str, Task]:
     return {name: TASKS[name] for name in names}
 
 
-def _schemes(schemes: Sequence[str], what: str) -> list[str]:
-    names = [schemes] if isinstance(schemes, str) else list(schemes)
+def _seen(function: Callable[..., Any], view: Lines | Heatmap) -> Callable[[Encoding], tuple[Tensor, ...]]:
+    """What a view draws of an encoding."""
+    return lambda encoding: tuple(view.read(function(encoding)))
+
+
+def _options(schemes: Schemes) -> dict[str, Mapping[str, Any]]:
+    """The models by their names: what each has beside the sizes, as keywords of `Transformer`."""
+    given = schemes if isinstance(schemes, Mapping) else {}
+    names = _listed(schemes, "schemes", SCHEMES if schemes is not given else None)
+    options = {name: {"encoding": o} if isinstance(o := given.get(name, {}), str) else dict(o) for name in names}
+    for name, option in options.items():
+        encoding = option.get("encoding", name)
+        if isinstance(encoding, str) and encoding not in SCHEMES:
+            raise ValueError(f"there is no scheme {encoding!r}: use one of {', '.join(SCHEMES)}")
+    return options
+
+
+def _listed(given: Any, what: str, known: Any) -> list[str]:
+    names = [given] if isinstance(given, str) else list(given)
     if not names:
-        raise ValueError(f"{what} is empty: give at least one of {', '.join(SCHEMES)}")
-    for scheme in names:
-        if scheme not in SCHEMES:
-            raise ValueError(f"there is no scheme {scheme!r}: use one of {', '.join(SCHEMES)}")
+        raise ValueError(f"{what} is empty: give at least one of {', '.join(known or SCHEMES)}")
+    for name in names:
+        if known is not None and name not in known:
+            missing = f"on has {name!r}, which is not in schemes" if what == "on" else f"there is no scheme {name!r}"
+            raise ValueError(f"{missing}: use one of {', '.join(known)}")
     if len(set(names)) < len(names):
         raise ValueError(f"{what} names a scheme twice: give each once")
     return names
+
+
+def _looks(options: Mapping[str, Mapping[str, Any]]) -> dict[str, tuple[str, str]]:
+    """A title and a colour for each model: those of its scheme, unless others have that colour too."""
+    found: dict[str, tuple[str, str]] = {}
+    cycle = iter((*plot.CYCLE[1:], *plot.CYCLE) * len(options))  # the first is nearly as blue as sinusoids
+    for name, option in options.items():
+        scheme = option.get("encoding", name)
+        colour = SCHEMES[scheme].colour if isinstance(scheme, str) else next(cycle)
+        while colour in (taken for _, taken in found.values()):
+            colour = next(cycle)
+        found[name] = (SCHEMES[name].title if name in SCHEMES and not option else name, colour)
+    return found
+
+
+def _shown(show: Sequence[str] | None, watch: Watch) -> list[str]:
+    """The kinds of pictures of a panel, in their order."""
+    kinds = [kind for kind in PICTURES if kind != "watched" or watch] if show is None else list(show)
+    if strange := [kind for kind in kinds if kind not in PICTURES]:
+        raise ValueError(f"show has {strange[0]!r}: use {', '.join(PICTURES)}")
+    if not kinds or len(set(kinds)) < len(kinds):
+        raise ValueError(f"show is {kinds}: give some of {', '.join(PICTURES)}, each once")
+    if ("watched" in kinds) != bool(watch):
+        raise ValueError('show and watch do not agree: "watched" is shown where something is watched, and only there')
+    return kinds

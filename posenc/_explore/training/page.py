@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import functools
 import html
 from collections.abc import Mapping
 from dataclasses import replace
@@ -13,10 +12,11 @@ import numpy as np
 import torch
 
 from posenc._explore.page import escaped, summary
-from posenc._explore.training.course import Course, Sizes
 from posenc._explore.training.graphs import Run, course_graphs, task_graphs, verify
 from posenc._explore.training.lesson import Lesson, Trainer
 from posenc.pictures import plot
+
+ROW = 3  # pictures that may stand in one row, as in the front end
 
 
 def graphs(lesson: Lesson) -> dict[str, bytes]:
@@ -26,17 +26,11 @@ def graphs(lesson: Lesson) -> dict[str, bytes]:
     for number, made in enumerate(tasks.values()):
         found |= {f"task {number} {key}": graph for key, graph in made.items()}
     for scheme in lesson.schemes:
-        made = _made(scheme, lesson.sizes)
+        made = course_graphs(lesson.course(scheme))
         found |= {f"{scheme} {key}": graph for key, graph in made.items()}
         for title, task in lesson.tasks.items():
             verify(title, task, lesson.course(scheme), Run(tasks[title], made))
     return found
-
-
-@functools.lru_cache(maxsize=32)
-def _made(scheme: str, sizes: Sizes) -> dict[str, bytes]:
-    """The graphs of a scheme, which panels of one page share."""
-    return course_graphs(Course(scheme, sizes))
 
 
 def element(lesson: Lesson, made: Mapping[str, bytes], identity: str) -> str:
@@ -45,7 +39,9 @@ def element(lesson: Lesson, made: Mapping[str, bytes], identity: str) -> str:
     payload = {**lesson.spec(), "graphs": {key: base64.b64encode(graph).decode() for key, graph in made.items()}}
     if payload["many"]:
         payload["recorded"] = _recorded(lesson, trainer)
-    stills = "".join(f'<div class="pe-still">{still}</div>' for still in _stills(lesson, trainer, losses))
+    pictures = _stills(lesson, trainer, losses)
+    kind = "pe-still pe-few" if len(pictures) <= ROW else "pe-still"
+    stills = "".join(f'<div class="{kind}">{still}</div>' for still in pictures)
     rate, seed = lesson.controls["rate"].start, lesson.controls["seed"].start
     state = f"Recorded: {lesson.steps} steps, seed {seed:g}, rate {rate:g}."
     caption = f'<p class="pe-caption">{html.escape(lesson.caption)}</p>' if lesson.caption else ""
@@ -68,21 +64,30 @@ def _trained(lesson: Lesson) -> tuple[Trainer, np.ndarray]:
 
 
 def _stills(lesson: Lesson, trainer: Trainer, losses: np.ndarray) -> list[str]:
-    """The losses and the accuracy of a training, as torch has it."""
-    _, _, _, *found = trainer.exam(lesson.sizes.longest, int(lesson.controls["n"].start))
-    accuracy = np.concatenate([t.double().numpy() for t in found[::4]])
+    """The lines after a training, as torch has it, and what is watched: maps wait for a training in the page."""
+    _, found = trainer.examined(lesson.sizes.longest, int(lesson.controls["n"].start))
     views = lesson.views()
-    shown = ((views["losses"], losses), (views["accuracy"], accuracy))
-    data = [(view, [np.arange(1.0, lines.shape[1] + 1), lines]) for view, lines in shown]
-    return [plot.draw(replace(view, title=""), each, alt=summary(view, each)).svg() for view, each in data]
+    drawn: dict[str, list[tuple[Any, list[np.ndarray]]]] = {kind: [] for kind in lesson.show}
+    accuracy = torch.cat([t[0] for t in found]).double().numpy()
+    for kind, lines in (("losses", losses), ("accuracy", accuracy)):
+        drawn[kind] = [(views[kind], [np.arange(1.0, lines.shape[1] + 1), lines])]
+    for scheme, (_, _, _, _, *watched) in zip(lesson.on, found, strict=True):
+        if watched:
+            drawn["watched"].append((lesson.watch[scheme][1], [t.double().numpy() for t in watched]))
+    data = [each for kind in lesson.show for each in drawn[kind]]
+    return [
+        f'<p class="pe-view-title">{html.escape(view.title)}</p>'
+        + plot.draw(replace(view, title=""), each, alt=summary(view, each)).svg()
+        for view, each in data
+    ]
 
 
 def _recorded(lesson: Lesson, trainer: Trainer) -> dict[str, Any]:
     """What the small maps show before anybody has pressed Train: shares of right answers, and maps in bytes."""
     length = int(lesson.controls["length"].start)
-    _, _, _, *found = trainer.exam(length, int(lesson.controls["n"].start))
-    heads = torch.stack([head[0, :length, :length] for head in found[3::4]])
+    _, found = trainer.examined(length, int(lesson.controls["n"].start))
+    heads = torch.stack([scheme[3][0, :length, :length] for scheme in found])
     return {
-        "shares": [round(x[0, :length].nanmean().item(), 3) for x in found[::4]],
+        "shares": [round(scheme[0][0, :length].nanmean().item(), 3) for scheme in found],
         "maps": base64.b64encode((heads * 255).round().byte().numpy().tobytes()).decode(),
     }

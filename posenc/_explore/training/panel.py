@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from posenc._explore.panel import STATIC
-from posenc._explore.training.lesson import Lesson, Trainer
+from posenc._explore.training.lesson import Lesson, Schemes, Trainer, Watch
 from posenc._explore.training.tasks import TASKS, Task
 from posenc._extras import extra
 from posenc.book.notebook import book_mode
@@ -18,7 +18,7 @@ with extra("explore"):
 
 def learn(
     tasks: str | Sequence[str] | Mapping[str, Task] = tuple(TASKS),
-    schemes: Sequence[str] = ("rope", "alibi"),
+    schemes: Schemes = ("rope", "alibi"),
     *,
     on: Sequence[str] | None = None,
     seed: int = 0,
@@ -26,6 +26,8 @@ def learn(
     steps: int = 200,
     n: int = 3,
     read: int | None = None,
+    watch: Watch | None = None,
+    show: Sequence[str] | None = None,
     title: str | None = None,
     name: str = "learning",
     caption: str = "",
@@ -38,13 +40,15 @@ def learn(
     a step with its gradients is a graph, which is loaded when the reader presses Train.
 
     Args:
-        tasks: What is learned: "repeat the letter n back", "repeat the first letter" or "copy the word"; several of
-            them, to choose from; or a dict of rules by their titles. A rule takes random letters (B, L), int64 from 0
-            to 15, a length, a 0-d integer tensor, and, if it has a third parameter, the number n of a slider. It
-            returns the tokens (B, L), what shall be written at each, (B, L), and a mask (L,) of what counts. A model
-            reads only what stands before. Default: all three.
-        schemes: Names in `SCHEMES`. From four on, each has a small map with its share of right answers, and a press on
-            it shows a large one. Default: rope and alibi.
+        tasks: What is learned: "repeat the letter n back", "repeat the first letter", "copy the word", "number the
+            letters", "write the latest of a to d" or "write the earliest of a to d"; several of them, to choose from;
+            or a dict of rules by their titles. A rule takes random letters (B, L), int64 from 0 to 15, a length, a 0-d
+            integer tensor, and, if it has a third parameter, the number n of a slider. It returns the tokens (B, L),
+            what shall be written at each, (B, L), and a mask (L,) of what counts. Default: all.
+        schemes: Names in `SCHEMES`; or a dict of models by titles, each a name or a dict of keywords of `Transformer`
+            that take precedence over the sizes, such as `{"blind": {"encoding": "nope", "causal": False}}`. From four
+            on, each has a small map with its share of right answers, and a press on it shows a large one. Default:
+            rope and alibi.
         on: Those that are trained at the start. Default: all.
         seed: Of the weights and the texts, 0 to 999. A seed always gives the same curves. Default: 0.
         rate: Learning rate of Adam at the start, 0.0001 to 1. Default: 0.01.
@@ -52,6 +56,10 @@ def learn(
         n: The number in the rule at the start, 1 to 12, or half the length of the texts if that is less. It may be
             moved while models train. Default: 3.
         read: Length of the texts of the exams at the start. Default: the longest, `reach` times that of training.
+        watch: What is seen of an encoding's own parameters while they learn: by scheme, a pair of a function and a
+            view. The function takes the first layer's encoding and returns what `Lines` or `Heatmap` draws. It is
+            traced, as the function of a panel is. Default: nothing.
+        show: The pictures in their order, of "watched", "losses", "accuracy" and "maps". Default: all that there are.
         title: Of the panel. Default: the first task.
         name: Identifies the panel on its page. Default: "learning".
         caption: One sentence below the title.
@@ -62,14 +70,15 @@ def learn(
         A `Training`, a widget, where a kernel runs, and in the build of the book an object that shows itself as HTML.
 
     Raises:
-        ValueError: If a task, a scheme or a size is unknown or out of range, or a rule returns something else.
+        ValueError: If a task, a scheme or a size is unknown or out of range, a rule returns something else, or what
+            is watched can't be drawn.
 
     Example:
         >>> from posenc import learn
         >>> learn("repeat the letter n back", ["shaw", "rope", "alibi"])
         learn “repeat the letter n back” with Shaw, RoPE, ALiBi
     """
-    lesson = Lesson(tasks, schemes, on, seed, rate, steps, title, name, caption, sizes, n, read)
+    lesson = Lesson(tasks, schemes, on, seed, rate, steps, title, name, caption, sizes, n, read, watch, show)
     return TrainingPage(lesson) if book_mode() else Training(lesson)
 
 

@@ -2,7 +2,7 @@
 // A training panel in a built page: graphs train, in a worker of their own, so that other panels do not wait.
 
 import { desk, mayWork } from "../away.js";
-import { decode } from "../dom.js";
+import { decode, unpacked } from "../dom.js";
 import { Learning, Stutter } from "./panel.js";
 
 /** @import { Loaded } from "../away.js" */
@@ -19,8 +19,8 @@ export function openLearning(root, { load, here, graphsOf }) {
     const away = await mayWork();
     if (!away && !agreed) throw new Stutter("This page may have no worker, so that it would stutter while models train.");
     const [loaded, graphs] = await Promise.all([load(), graphsOf(spec)]);
-    const decoded = Object.fromEntries(Object.entries(graphs).map(([key, graph]) => [key, decode(graph)]));
-    const call = await desk(loaded, away, here, "trainings", root.id, decoded);
+    const given = await Promise.all(Object.entries(graphs).map(async ([key, graph]) => [key, await unpacked(decode(graph))]));
+    const call = await desk(loaded, away, here, "trainings", root.id, Object.fromEntries(given));
     return /** @type {any} */ (Object.fromEntries(METHODS.map((method) => [method, (/** @type {any[]} */ ...given) => call(method, ...given)])));
   });
   /** @type {any} */ (root).learning = panel;

@@ -22,6 +22,7 @@ const STILL = 100; // steps between two pictures for a reader who wants no movem
 const REST = 400; // milliseconds between two exams, which take the time of some steps
 const PART = 4; // and at least so many times as long as an exam takes
 const MAP = 200; // pixels that a map needs
+const ROW = 3; // pictures that may stand in one row, whatever they are
 const POINTS = 600; // of a line of losses
 
 /**
@@ -44,13 +45,15 @@ export class Learning {
   /** @type {HTMLElement} */ spoken;
   /** @type {HTMLDetailsElement} */ data;
   /** @type {HTMLElement} */ body;
-  /** @type {View} */ falling;
-  /** @type {View} */ accuracy;
+  /** @type {View | null} */ falling;
+  /** @type {View | null} */ accuracy;
+  /** @type {(View | null)[]} what is watched, of the schemes */ watched;
   /** @type {ResizeObserver} */ watch;
   /** @type {() => void} */ shown;
   /** @type {Race | null} the small maps, where there are many schemes */ race = null;
 
   large = 0; // the scheme whose map is shown large, where there are many
+  arranged = ""; // which pictures have been put into rows
   training = false;
   single = false; // one step is wanted
   fresh = true; // the models are to start anew
@@ -109,7 +112,8 @@ export class Learning {
       label.style.setProperty("--pe-colour", colour);
       return { box, host: element("div", { class: "pe-control pe-tick" }, box, label) };
     });
-    const schemes = element("div", { class: "pe-schemes", role: "group", "aria-label": "encodings to train" }, ...this.boxes.map(({ host }) => host));
+    const alone = spec.schemes.length < 2;
+    const schemes = element("div", { class: "pe-schemes", hidden: alone, role: "group", "aria-label": "encodings to train" }, ...this.boxes.map(({ host }) => host));
     const hosts = (/** @type {string[]} */ names) => names.filter((name) => this.made[name]).map((name) => this.made[name].host);
     if (spec.many) {
       this.large = spec.on.indexOf(true);
@@ -117,11 +121,12 @@ export class Learning {
       if (spec.recorded) this.race.before(spec.recorded);
     }
     const small = this.race ? [this.race.host] : [];
-    const length = element("div", { class: "pe-controls pe-after" }, ...hosts(["length", ...(spec.many ? ["rate"] : []), "head"]));
+    const length = element("div", { class: "pe-controls pe-after" }, ...hosts(["length", ...(spec.many ? ["rate"] : []), ...(spec.show.includes("maps") ? ["head"] : [])]));
     const picture = [...this.root.children].filter(({ className }) => className === "pe-stills");
     this.stages = element("div", { class: "pe-views" });
-    this.falling = this.view(spec.views.losses);
-    this.accuracy = this.view(spec.views.accuracy);
+    this.falling = spec.show.includes("losses") ? this.view(spec.views.losses) : null;
+    this.accuracy = spec.show.includes("accuracy") ? this.view(spec.views.accuracy) : null;
+    this.watched = spec.schemes.map(({ watched }) => (watched ? this.view(watched) : null));
     this.text = element("div", { class: "pe-text", role: "region", tabindex: 0, "aria-label": "what the models write" });
     this.spoken = element("p", { class: "pe-spoken", "aria-live": "polite" });
     this.data = element("details", { class: "pe-table", ontoggle: () => this.tabulate() }, element("summary", {}, "Numbers"));
@@ -188,6 +193,7 @@ export class Learning {
   /** Whether the task has a number n. */
   numbered() {
     if (this.made.n) this.made.n.host.hidden = !this.spec.numbered[this.values.task];
+    this.made.task.host.hidden = this.spec.numbered.length < 2;
   }
 
   /** Show the map of a scheme large. @param {number} scheme */
@@ -376,8 +382,9 @@ export class Learning {
     if (count) this.lines(this.falling, [{ shape: [count], data: x }, { shape: [chosen.length, count], data: y }]);
   }
 
-  /** Lines of the schemes that are trained, in their colours. @type {(view: View, tensors: Tensor[]) => void} */
+  /** Lines of the schemes that are trained, in their colours. @type {(view: View | null, tensors: Tensor[]) => void} */
   lines(view, tensors) {
+    if (!view) return;
     const { chosen } = this;
     /** @type {Lines} */ (view).rename(chosen.map(({ title }) => title), chosen.map(({ colour }) => colour));
     view.update(tensors);
@@ -399,6 +406,10 @@ export class Learning {
     const maps = schemes.map(({ heads }) => cut(heads, this.values.head ?? 0, length));
     if (this.race) this.raced(this.race, maps);
     else this.mapped(chosen, maps);
+    for (const [i, { watched }] of schemes.entries()) this.watched[this.spec.schemes.indexOf(chosen[i])]?.update(watched);
+    const pictures = `${this.on} ${this.maps.length}`;
+    if (pictures !== this.arranged) this.sort();
+    this.arranged = pictures;
     this.write(schemes, [tokens, targets, share].map(({ data }) => data.subarray(0, length)));
     this.aim(null, null);
     this.root.dispatchEvent(new CustomEvent("pe-drawn", { detail: { ...this.values } }));
@@ -425,11 +436,9 @@ export class Learning {
       this.probes.delete(/** @type {Picture} */ (view));
       view.host.remove();
     }
-    const few = this.maps.length < chosen.length;
     while (this.maps.length < chosen.length) this.maps.push(this.view(this.spec.views.map));
-    if (few) this.arrange();
     this.maps.forEach((view, i) => {
-      write(view.head, `Where a query of ${chosen[i].title} looks`);
+      write(view.head, chosen.length > 1 || this.race ? `Where a query of ${chosen[i].title} looks` : "Where a query looks");
       view.update([tensors[i]]);
     });
   }
@@ -470,14 +479,40 @@ export class Learning {
         Object.assign(view, { widest: columns > 1 ? Math.floor(width / columns) - 20 : 820, least: 130, tallest: phone ? 240 : 300, airy: true, row: rows[Math.floor(i / columns)] });
       });
     };
-    share([this.falling, this.accuracy], 300);
-    share(this.maps, phone ? 130 : MAP);
-    for (const view of this.views) view.resize();
-    even(this.views);
+    const rows = this.rows();
+    const all = rows.flat();
+    if (all.length <= ROW) share(all, phone ? 300 : MAP);
+    else for (const row of rows) share(row, row.some((view) => !this.maps.includes(view)) ? 300 : phone ? 130 : MAP);
+    for (const view of all) view.resize();
+    even(all);
+  }
+
+  /** Put the pictures that are shown where they belong, and hide the others. */
+  sort() {
+    const { views } = this;
+    for (const { host } of this.probes.keys()) host.hidden = !views.some((view) => view.host === host);
+    this.stages.append(...views.map(({ host }) => host));
+    this.arrange();
+  }
+
+  /** The pictures that are shown, in their order: lines that follow each other share a row, and so do maps. */
+  rows() {
+    const watched = this.watched.filter((view, i) => view && this.on[i]);
+    const kinds = { watched, losses: [this.falling], accuracy: [this.accuracy], maps: this.maps };
+    /** @type {View[][]} */
+    const rows = [];
+    let last = "";
+    for (const kind of this.spec.show) {
+      const row = /** @type {View[]} */ (kinds[kind]);
+      if (last && (last === "maps") === (kind === "maps")) rows[rows.length - 1].push(...row);
+      else rows.push([...row]);
+      last = kind;
+    }
+    return rows;
   }
 
   get views() {
-    return [this.falling, this.accuracy, ...this.maps];
+    return this.rows().flat();
   }
 
   /** Probe a view at a place; others follow where an axis has the same name. @type {(from: Picture | null, place: Place | null) => void} */

@@ -87,7 +87,7 @@ export function trainings(ort, inTurn) {
         found.push((await this.run(`${scheme} exam`, { state: this.states[i], ...read })).map(plain));
       }
       const [tokens, targets, share] = [read.tokens, read.targets, read.share].map(plain);
-      return { tokens, targets, share, schemes: found.map(([accuracy, loss, written, heads]) => ({ accuracy, loss, written, heads })) };
+      return { tokens, targets, share, schemes: found.map(([accuracy, loss, written, heads, ...watched]) => ({ accuracy, loss, written, heads, watched })) };
     }
 
     /** Keep this state, or go back to the one that was kept. */

@@ -20,7 +20,7 @@ export interface Exam {
   tokens: Tensor;
   targets: Tensor;
   share: Tensor;
-  schemes: { accuracy: Tensor; loss: Tensor; written: Tensor; heads: Tensor }[];
+  schemes: { accuracy: Tensor; loss: Tensor; written: Tensor; heads: Tensor; watched: Tensor[] }[];
 }
 
 /** What trains: the graphs in a worker or in the page, or a kernel. */
@@ -39,7 +39,8 @@ export interface LearnSpec {
   name: string;
   title: string;
   caption: string;
-  schemes: { name: string; title: string; colour: string }[];
+  schemes: { name: string; title: string; colour: string; watched?: ViewSpec }[]; // and what is seen of its parameters
+  show: ("watched" | "losses" | "accuracy" | "maps")[]; // the pictures, in their order
   on: boolean[]; // which schemes are trained at the start
   many: boolean; // each scheme has a small map, and one of them a large one
   numbered: boolean[]; // whether the rule of a task has the number n

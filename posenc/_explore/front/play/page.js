@@ -2,7 +2,7 @@
 // Trained models in a built page: each is one graph, which is loaded when it is chosen.
 
 import { desk, mayWork } from "../away.js";
-import { decode } from "../dom.js";
+import { decode, unpacked } from "../dom.js";
 import { Playing } from "./panel.js";
 
 /** @import { Loaded } from "../away.js" */
@@ -20,7 +20,7 @@ export function openPlaying(root, { load, here, graphsOf }) {
     const call = await desk(loaded, await mayWork(), here, "readings", root.id, null);
     const give = async (/** @type {string} */ model) => {
       const graphs = await graphsOf(spec, model);
-      await call("give", model, { graph: decode(graphs[model]), shape: spec.shape });
+      await call("give", model, { graph: await unpacked(decode(graphs[model])), shape: spec.shape });
     };
     return /** @type {Reading} */ ({
       prepare(model) {
