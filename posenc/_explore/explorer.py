@@ -285,7 +285,7 @@ def shown(view: View, every: Callable[[], tuple[float, float]]) -> dict[str, Any
     if isinstance(view, Lines):
         entry["sketch"] = [{"at": float(at), "control": name} for at, name in view.sketch.items()]
     if isinstance(view, Readout):
-        entry["names"] = {str(place): [str(word) for word in words] for place, words in view.names.items()}
+        entry["spelt"] = {str(place): [str(word) for word in words] for place, words in view.names.items()}
     if isinstance(view, (Readout, Formula)):
         entry["digits"] = view.digits if isinstance(view.digits, int) else list(view.digits)
     if isinstance(view, Formula):

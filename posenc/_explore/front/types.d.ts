@@ -76,7 +76,7 @@ export interface ViewSpec {
   readonly tiles: string[] | boolean;
   readonly drag: { index: number; controls: string[] }[];
   readonly sketch: { at: number; control: string }[];
-  readonly names: Record<string, string[]>;
+  readonly spelt: Record<string, string[]>; // words that a readout shows for numbers
   readonly digits: number | number[] | null;
   readonly scale: string;
   readonly origin: [row: number, column: number];

@@ -20,7 +20,7 @@ export class Readout extends View {
 
   /** A number, or the word that it stands for. @type {(value: number, i: number) => string} */
   figure(value, i) {
-    return this.spec.names?.[i]?.[Math.round(value)] ?? super.figure(value, i);
+    return this.spec.spelt?.[i]?.[Math.round(value)] ?? super.figure(value, i);
   }
 
   describe() {} // its numbers are words already
