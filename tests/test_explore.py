@@ -552,7 +552,7 @@ def test_a_page_without_script_says_labels_of_choices_and_words_of_numbers():
     assert "<dd>odd</dd>" in page and "<dd>20.00</dd>" in page
     assert 'aria-label="1 of 2 hands beyond their arcs: slow."' in page
     spec = explorer.spec({})["views"]
-    assert spec[0]["drag"] == [{"index": 0, "controls": ["length"]}] and spec[1]["names"] == {"0": ["odd", "even"]}
+    assert spec[0]["drag"] == [{"index": 0, "controls": ["length"]}] and spec[1]["spelt"] == {"0": ["odd", "even"]}
 
 
 def test_clocks_and_grips_say_what_does_not_fit():
