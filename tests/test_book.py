@@ -171,13 +171,10 @@ THIN = """() => {
     const kind = ["role", "tabindex", "aria-label", "aria-hidden"].map(name => formula.hasAttribute(name));
     if (formula.textContent.trim() && copy(`${kind} ${around(formula)}`)) formula.replaceWith(formula.textContent);
   }
-  for (const link of document.querySelectorAll("a[href]")) {  // whether it can be told from the words around it
-    const amid = link.parentElement.textContent.trim().length > link.textContent.trim().length;
-    if (copy(`${amid} ${around(link)}`)) link.setAttribute("data-alike", "");
-  }
 }"""
 # Contrast follows from the style of an element and those of what is around it. Text of one look has one contrast, so
-# that axe measures the first of each look, unless an earlier page has it too. Returns the looks that are measured.
+# that axe measures the first of each look, unless an earlier page has it too; likewise links, which have to differ from
+# the words around them. Returns the looks that are measured.
 LOOKS = """([theme, known]) => {
   const look = new Map(), kinds = new Set(known), before = kinds.size;
   const style = e => {
@@ -202,15 +199,19 @@ LOOKS = """([theme, known]) => {
       || [...e.childNodes].some(child => child.nodeType === 3 && child.data.trim());
     const kind = text && short(style(e)[1]);
     if (text && !kinds.has(kind)) e.setAttribute(`data-${theme}`, kinds.add(kind).size);
+    if (theme === "dark" || !e.matches("a[href]")) continue;
+    const amid = e.parentElement.textContent.trim().length > e.textContent.trim().length, s = getComputedStyle(e);
+    const link = short([amid, s.textDecorationLine, s.borderBottomStyle, s.fontStyle, style(e)[1]].join(" "));
+    if (!kinds.has(link)) e.setAttribute("data-link", kinds.add(link).size);
   }
   return [...kinds].slice(before);
 }"""
 # Only what is measured stays, and what is around it: where elements are on the page, which axe has to know to compare
 # a colour with what is behind it or beside it, takes most of its time.
 MEASURED = """() => {
-  const link = "a[href]:not([data-alike])", measured = `:is([data-light], [data-dark], ${link})`;
-  const stays = e => e.matches(measured) || e.querySelector(measured) || e.closest(link)
-    || e.parentElement.querySelector(`:scope > ${link}`);  // words beside a link
+  const measured = ":is([data-light], [data-dark], [data-link])";
+  const stays = e => e.matches(measured) || e.querySelector(measured) || e.closest("[data-link]")
+    || e.parentElement.querySelector(":scope > [data-link]");  // words beside a link
   [...document.body.querySelectorAll("*")].filter(e => !stays(e)).forEach(e => e.remove());
 }"""
 COLOURED = """async () => {  // once every colour has passed into that of the theme
@@ -233,7 +234,7 @@ WHOLE = ".bd-article section > section { content-visibility: visible !important 
 ARRANGED = "() => new Promise(painted => requestAnimationFrame(() => requestAnimationFrame(painted)))"
 AXE_RUN = """async ([theme, options]) => {
   axe.configure({ rules: [{ id: "color-contrast", selector: `[data-${theme}]` },
-    { id: "link-in-text-block", selector: "a[href]:not([data-alike])" }] });
+    { id: "link-in-text-block", selector: "[data-link]" }] });
   const found = await axe.run(document, { ...options, resultTypes: ["violations"], preload: false,
     selectors: false });
   return found.violations.map(({ id, help, nodes }) =>
@@ -268,7 +269,7 @@ def accessible(opened: Opened, seen: dict[str, set[str]] | None = None) -> dict[
         looks[theme] = page.evaluate(LOOKS, [theme, sorted(seen[theme])])
     page.evaluate(MEASURED)
     for theme, rules in (("dark", [CONTRAST]), ("light", [CONTRAST, LINKS])):
-        if looks[theme] or LINKS in rules:
+        if looks[theme]:
             turn(theme)
             lacks = page.evaluate(AXE_RUN, [theme, {"runOnly": rules}])
             found[theme] += lacks

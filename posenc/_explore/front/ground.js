@@ -11,7 +11,10 @@ let printing = false; // on white paper
 export const isDark = () => (known ??= !printing && getComputedStyle(document.body).getPropertyValue("--pe-dark").trim() === "100%");
 
 /** Have colours changed when the page is. @param {{ tint(): void }} view */
-export const follow = (view) => tinted.add(view);
+export function follow(view) {
+  if (!tinted.size) watch(); // not before: a script may run while the page has no body yet
+  tinted.add(view);
+}
 
 function changed() {
   const was = known;
@@ -19,9 +22,9 @@ function changed() {
   if (isDark() !== was) for (const view of tinted) view.tint();
 }
 
-if (globalThis.document) {
-  const watch = new MutationObserver(changed);
-  for (const node of [document.documentElement, document.body]) watch.observe(node, { attributes: true, attributeFilter: ["class", "data-theme", "theme", "data-jp-theme-light"] });
+function watch() {
+  const observer = new MutationObserver(changed);
+  for (const node of [document.documentElement, document.body]) observer.observe(node, { attributes: true, attributeFilter: ["class", "data-theme", "theme", "data-jp-theme-light"] });
   for (const query of ["print", "(forced-colors: active)", "(prefers-color-scheme: dark)"]) matchMedia(query).addEventListener("change", changed);
   for (const event of ["beforeprint", "afterprint"]) {
     addEventListener(event, () => {
