@@ -1,42 +1,36 @@
 """Cards for those who share a link: each page's first picture under its title, 1200 by 630 pixels, and the tags for it.
 
-The pictures are the still ones of the built pages, which matplotlib has written as SVG. What it writes has seven kinds
-of elements, so it draws them again here, and a build needs no browser. Cards are made where the site has an address.
+The pictures are the still ones of the built pages. Cards are made where the site has an address.
 """
 
 from __future__ import annotations
 
-import base64
 import html
 import io
 import math
 import re
-import xml.etree.ElementTree as ET
 from pathlib import Path
 from typing import Any
 
+import matplotlib as mpl
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
-from matplotlib.patches import PathPatch, Rectangle
-from matplotlib.path import Path as Outline
-from matplotlib.transforms import Affine2D
-from PIL import Image
+import resvg_py
+from PIL import Image, ImageFont
+from press.pictures import Shot
 from sphinx.application import Sphinx
 
-WIDTH, HEIGHT, DENSITY = 1200, 630, 100
-LARGEST = 30_000  # bytes, if fewer colours can do it
-INK, SOFT, HIDDEN = "#1d2329", "#57616d", "#e4e6ea"
+WIDTH, HEIGHT, GAP = 1200, 630, 40
+LARGEST = 40_000  # bytes, if fewer colours can do it
+INK, SOFT = "#1d2329", "#57616d"
+FAMILY = "DejaVu Sans"  # which matplotlib brings
+LETTERS = Path(mpl.get_data_path(), "fonts", "ttf")
+FONTS = {"plain": LETTERS / "DejaVuSans.ttf", "bold": LETTERS / "DejaVuSans-Bold.ttf"}
 PANEL = re.compile(r'<div class="pe-stills">(.*?)</div>\s*(?:<p class="pe-caption"|<script)', re.DOTALL)
 SENTENCES = re.compile(r'<table class="pe-words".*?</table>', re.DOTALL)
 READER = re.compile(r'<tr style="--pe-colour: ([^"]*)"><th scope="row">([^<]*)</th>(.*?)</tr>', re.DOTALL)
 WORD = re.compile(r'--pe-ink: (\d+)%">([^<]*)</span>')
 PICTURE = re.compile(r'<svg role="img".*?</svg>', re.DOTALL)
 ROOM = (56, 196, WIDTH - 112, HEIGHT - 196 - 40)  # for pictures: left, top, width, height
-NUMBER = re.compile(r"-?\d*\.?\d+(?:e-?\d+)?")
-POINTS = {"M": 1, "L": 1, "Q": 2, "C": 3, "z": 0, "Z": 0}
-CODES = {"M": [Outline.MOVETO], "L": [Outline.LINETO], "Q": 2 * [Outline.CURVE3], "C": 3 * [Outline.CURVE4]}
 
 
 def pictures(body: str) -> list[str]:
@@ -79,28 +73,30 @@ def card(title: str, svgs: list[str], above: str) -> bytes:
         above: A line above the title.
 
     Returns:
-        The file's content, some ten to thirty thousand bytes.
+        The file's content, some ten to forty thousand bytes.
     """
-    ax = _sheet()
-    ax.text(56, 64, above, size=17, color=SOFT, va="center")
-    name = ax.text(56, 128, title, size=38, weight="bold", color=INK, va="center")
-    wide = name.get_window_extent(FigureCanvasAgg(ax.figure).get_renderer()).width
-    name.set_size(38 * min(1, (WIDTH - 112) / max(wide, 1)))
     left, top, width, height = ROOM
-    trees = [ET.fromstring(svg) for svg in svgs]
-    boxes = [_inked(tree) for tree in trees]
-    if len(trees) > 1 and (width - 40) / sum(box[2] / box[3] for box in boxes) < 0.6 * height:
-        trees, boxes = trees[:1], boxes[:1]  # both would be small
-    shape = sum(box[2] / box[3] for box in boxes)  # the width of pictures of equal heights, in heights
-    if trees:
-        high = min(height, (width - 40 * (len(trees) - 1)) / shape)
-        at = left + (width - high * shape - 40 * (len(trees) - 1)) / 2
-        for tree, box in zip(trees, boxes, strict=True):
+    wide = ImageFont.truetype(str(FONTS["bold"]), 100).getlength(title) / 100
+    size = min(53, width / max(wide, 1))
+    parts = [
+        f'<text x="{left}" y="72" font-size="24" fill="{SOFT}">{html.escape(above)}</text>',
+        f'<text x="{left}" y="148" font-size="{size:.1f}" font-weight="bold">{html.escape(title)}</text>',
+    ]
+    shots = [Shot(svg) for svg in svgs]
+    boxes = [_inked(shot) for shot in shots]
+    if len(shots) > 1 and (width - GAP) / sum(wide / high for _, _, wide, high in boxes) < 0.6 * height:
+        shots, boxes = shots[:1], boxes[:1]  # both would be small
+    if shots:
+        shape = sum(wide / high for _, _, wide, high in boxes)  # of pictures of equal heights, in heights
+        high = min(height, (width - GAP * (len(shots) - 1)) / shape)
+        at = left + (width - high * shape - GAP * (len(shots) - 1)) / 2
+        for shot, box in zip(shots, boxes, strict=True):
             scale = high / box[3]
-            corner = Affine2D().translate(-box[0], -box[1])
-            _draw(ax, tree, corner.scale(scale).translate(at, top + (height - high) / 2), scale)
-            at += scale * box[2] + 40
-    drawn = Image.fromarray(_pixels(ax))
+            corner = f"translate({at:.2f} {top + (height - high) / 2:.2f})"
+            move = f"{corner} scale({scale:.4f}) translate({-box[0]:.2f} {-box[1]:.2f})"
+            parts.append(f'<g transform="{move}">{shot.at(0, 0)}</g>')
+            at += scale * box[2] + GAP
+    drawn = _rendered("".join(parts), WIDTH, HEIGHT)
     for colours in (64, 24, 12):
         with io.BytesIO() as file:
             drawn.quantize(colours, dither=Image.Dither.NONE).save(file, format="png", optimize=True)
@@ -108,6 +104,23 @@ def card(title: str, svgs: list[str], above: str) -> bytes:
         if len(found) <= LARGEST:
             break
     return found
+
+
+def _rendered(content: str, width: float, height: float) -> Image.Image:
+    names = 'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink"'
+    head = f'<svg {names} width="{width:g}" height="{height:g}"'
+    drawn = resvg_py.svg_to_bytes(
+        svg_string=f'{head} fill="{INK}" font-family="{FAMILY}">{content}</svg>', background="white",
+        skip_system_fonts=True, font_files=[str(path) for path in FONTS.values()], font_family=FAMILY,
+    )  # fmt: skip
+    return Image.open(io.BytesIO(bytes(drawn))).convert("RGB")
+
+
+def _inked(shot: Shot) -> tuple[float, float, float, float]:
+    """The part of a picture that is not white: left, top, width and height in pixels."""
+    rows, columns = np.nonzero((np.asarray(_rendered(shot.at(0, 0), *map(math.ceil, shot.size))) < 250).any(-1))
+    left, top = float(columns.min()), float(rows.min())
+    return left, top, float(columns.max()) + 1 - left, float(rows.max()) + 1 - top
 
 
 def tags(address: str, page: str, title: str, book: str) -> str:
@@ -146,128 +159,3 @@ def shared(app: Sphinx, page: str, template: str, context: dict[str, Any], doctr
 def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("html-page-context", shared, priority=800)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
-
-
-def _sheet() -> Axes:
-    figure = Figure(figsize=(WIDTH / DENSITY, HEIGHT / DENSITY), dpi=DENSITY, facecolor="white")
-    ax = figure.add_axes((0, 0, 1, 1), xlim=(0, WIDTH), ylim=(HEIGHT, 0), autoscale_on=False)
-    ax.set_axis_off()
-    return ax
-
-
-def _pixels(ax: Axes) -> np.ndarray:
-    canvas = FigureCanvasAgg(ax.figure)
-    canvas.draw()
-    return np.asarray(canvas.buffer_rgba())[..., :3]
-
-
-def _inked(tree: ET.Element) -> tuple[float, float, float, float]:
-    """The part of a picture that is not white: left, top, width and height in its own units."""
-    x, y, width, height = (float(n) for n in tree.get("viewBox", "0 0 1 1").split())
-    scale, ax = min(WIDTH / width, HEIGHT / height), _sheet()
-    _draw(ax, tree, Affine2D().translate(-x, -y).scale(scale), scale)
-    rows, columns = np.nonzero((_pixels(ax) < 250).any(-1))
-    left, top = columns.min() / scale, rows.min() / scale
-    return x + left, y + top, (columns.max() + 1) / scale - left, (rows.max() + 1) / scale - top
-
-
-def _draw(ax: Axes, tree: ET.Element, place: Affine2D, scale: float) -> None:
-    """All that an SVG of matplotlib shows, at a place of the card."""
-    named = {element.get("id"): element for element in tree.iter() if element.get("id")}
-    scene = {"fill": "black", "stroke": "none", "stroke-width": "1"}
-
-    def paint(element: ET.Element, style: dict[str, str], before: Affine2D, clip: str) -> None:
-        tag = element.tag.rpartition("}")[2]
-        if tag in ("defs", "clipPath", "pattern") or element.get("class") == "pe-dark":
-            return
-        style = {**style, **_style(element)}
-        here = _transform(element.get("transform", "")) + before
-        clip = element.get("clip-path", clip)
-        if tag == "use":
-            target = named[next(value for key, value in element.items() if key.endswith("href")).removeprefix("#")]
-            moved = Affine2D().translate(float(element.get("x", 0)), float(element.get("y", 0))) + here
-            return paint(target, style, moved, clip)
-        artist = None
-        if tag == "path":
-            artist = ax.add_patch(PathPatch(_outline(element.get("d", "")), **_look(style, scale)))
-        elif tag == "rect":
-            x, y, width, height = (float(element.get(name, 0)) for name in ("x", "y", "width", "height"))
-            artist = ax.add_patch(Rectangle((x, y), width, height, **_look(style, scale)))
-        elif tag == "image":
-            data = next(value for key, value in element.items() if key.endswith("href")).partition("base64,")[2]
-            x, y, width, height = (float(element.get(name, 0)) for name in ("x", "y", "width", "height"))
-            cells = np.asarray(Image.open(io.BytesIO(base64.b64decode(data))).convert("RGBA"))
-            extent = (x, x + width, y + height, y)
-            artist = ax.imshow(cells, extent=extent, aspect="auto", interpolation="nearest")
-        elif tag == "text":
-            x, y = here.transform((float(element.get("x", 0)), float(element.get("y", 0))))
-            ax.text(x, y, element.text or "", size=15 * scale * 72 / DENSITY, color=INK)
-        if artist is not None:
-            artist.set(transform=here + ax.transData, zorder=len(ax.get_children()))
-            if clip:
-                box = named[clip[5:-1]][0]
-                x, y, width, height = (float(box.get(name, 0)) for name in ("x", "y", "width", "height"))
-                artist.set_clip_path(Rectangle((x, y), width, height, transform=place + ax.transData))
-        for child in element:
-            paint(child, style, here, clip)
-
-    paint(tree, scene, place, "")
-    ax.set(xlim=(0, WIDTH), ylim=(HEIGHT, 0))
-
-
-def _style(element: ET.Element) -> dict[str, str]:
-    pairs = [part.partition(":")[::2] for part in element.get("style", "").split(";") if ":" in part]
-    return {key.strip(): value.strip() for key, value in pairs if "color-mix" not in value}
-
-
-def _look(style: dict[str, str], scale: float) -> dict[str, Any]:
-    """The keywords of a patch for declarations of CSS."""
-
-    def colour(name: str) -> Any:
-        value = style[name]
-        if value == "none":
-            return "none"
-        if value.startswith("url("):
-            return HIDDEN
-        value = INK if value == "currentColor" else re.sub(r"var\([^,]*, *([^)]*)\)", r"\1", value)
-        return value, float(style.get(f"{name}-opacity", 1))
-
-    dashes = [scale * float(n) for n in NUMBER.findall(style.get("stroke-dasharray", ""))]
-    points = 72 / DENSITY * scale * float(style["stroke-width"])
-    return {
-        "facecolor": colour("fill"), "edgecolor": colour("stroke"), "linewidth": points,
-        "linestyle": (0, [72 / DENSITY * dash / max(points, 0.1) for dash in dashes]) if dashes else "solid",
-        "joinstyle": "round", "capstyle": "butt",
-    }  # fmt: skip
-
-
-def _transform(text: str) -> Affine2D:
-    """A list of transformations of SVG; the last is applied first."""
-    found = Affine2D()
-    for name, given in re.findall(r"(\w+)\(([^)]*)\)", text):
-        numbers = [float(n) for n in NUMBER.findall(given)]
-        if name == "translate":
-            one = Affine2D().translate(numbers[0], numbers[1] if len(numbers) > 1 else 0)
-        elif name == "scale":
-            one = Affine2D().scale(numbers[0], numbers[-1])
-        elif name == "rotate":
-            one = Affine2D().rotate(math.radians(numbers[0]))
-        else:
-            one = Affine2D.from_values(*numbers)
-        found = one + found
-    return found
-
-
-def _outline(d: str) -> Outline:
-    """A path of SVG whose letters are M, L, Q, C and z."""
-    points: list[tuple[float, float]] = []
-    codes: list[int] = []
-    for letter, given in re.findall(r"([MLQCzZ])([^MLQCzZ]*)", d):
-        numbers = [float(n) for n in NUMBER.findall(given)]
-        if letter in "zZ":
-            points.append((0, 0))
-            codes.append(Outline.CLOSEPOLY)
-            continue
-        points += zip(numbers[::2], numbers[1::2], strict=True)
-        codes += CODES[letter] * (len(numbers) // 2 // POINTS[letter])
-    return Outline(points or [(0, 0)], codes or [Outline.MOVETO])

@@ -276,7 +276,7 @@ def shown(view: View, every: Callable[[], tuple[float, float]]) -> dict[str, Any
     if isinstance(view, Words):
         entry["words"], entry["pick"] = [str(word) for word in view.words], [view.pick]
     if isinstance(view, (Lines, Plane, Words, Clocks)):
-        entry["colours"] = [plot.css(view, i) for i in range(max(len(view.colours), len(plot.CYCLE)))]
+        entry["colours"] = [plot.css(view, i) for i in range(max(len(view.colours), len(theme.CYCLE)))]
     if isinstance(view, (Lines, Plane)):
         drag = {which: [names] if isinstance(names, str) else list(names) for which, names in view.drag.items()}
         entry["drag"] = [{"index": which, "controls": names} for which, names in drag.items()]

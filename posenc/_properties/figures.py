@@ -52,7 +52,7 @@ def overlay(
     from matplotlib import rc_context
     from matplotlib.ticker import MaxNLocator
 
-    from posenc.pictures import plot
+    from posenc.pictures import plot, theme
 
     fig, ax = plot.figure(6.4, 2.8)
     values = torch.cat([*curves.values(), torch.zeros(0)])
@@ -64,7 +64,7 @@ def overlay(
             ax.plot(
                 at.tolist(),
                 curve.tolist(),
-                color=plot.CYCLE[index],
+                color=theme.CYCLE[index],
                 label=label,
                 linewidth=width,
                 solid_capstyle="round",
@@ -113,10 +113,10 @@ def _agree(curves: list[Tensor]) -> bool:
 
 
 def bars(sizes: dict[str, int], *, alt: str, x: str) -> Picture:
-    from posenc.pictures import plot
+    from posenc.pictures import plot, theme
 
     fig, ax = plot.figure(6.4, 0.9 + 0.35 * len(sizes))
-    bars = ax.barh(list(sizes), list(sizes.values()), color=plot.CYCLE[0], height=0.6)
+    bars = ax.barh(list(sizes), list(sizes.values()), color=theme.CYCLE[0], height=0.6)
     ax.bar_label(bars, padding=4, fontsize=plot.STYLE["font.size"])
     ax.set(xlabel=x, xlim=(0, 1.15 * max(sizes.values())), xticks=[])
     ax.spines["bottom"].set_visible(False)

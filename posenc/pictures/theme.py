@@ -65,11 +65,12 @@ def table(scale: str, ground: int = LIGHT) -> tuple[tuple[int, int, int], ...]:
         ((255, 255, 255), 255)
     """
     given = [_bytes(colour) for colour in stops(scale, ground)]
-    mixed = []
+    mixed: list[tuple[int, int, int]] = []
     for i in range(SIZE):
         at, rest = divmod(i * (len(given) - 1), SIZE - 1)
         after = given[min(at + 1, len(given) - 1)]
-        mixed.append(tuple(round(a + (b - a) * rest / (SIZE - 1)) for a, b in zip(given[at], after, strict=True)))
+        red, green, blue = (round(a + (b - a) * rest / (SIZE - 1)) for a, b in zip(given[at], after, strict=True))
+        mixed.append((red, green, blue))
     return tuple(mixed)
 
 

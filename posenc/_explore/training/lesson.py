@@ -17,7 +17,7 @@ from posenc._explore.controls import Choice, Slider
 from posenc._explore.explorer import shown
 from posenc._explore.training.course import LIMIT, Course, Sizes, exam_texts, texts
 from posenc._explore.training.tasks import LETTERS, SYMBOLS, TASKS, Task, numbered
-from posenc.pictures import plot
+from posenc.pictures import theme
 from posenc.pictures.views import Heatmap, Lines
 from posenc.schemes.registry import SCHEMES
 
@@ -255,7 +255,9 @@ def _options(schemes: Schemes) -> dict[str, Mapping[str, Any]]:
     """The models by their names: what each has beside the sizes, as keywords of `Transformer`."""
     given = schemes if isinstance(schemes, Mapping) else {}
     names = _listed(schemes, "schemes", SCHEMES if schemes is not given else None)
-    options = {name: {"encoding": o} if isinstance(o := given.get(name, {}), str) else dict(o) for name in names}
+    options: dict[str, Mapping[str, Any]] = {
+        name: {"encoding": o} if isinstance(o := given.get(name, {}), str) else dict(o) for name in names
+    }
     for name, option in options.items():
         encoding = option.get("encoding", name)
         if isinstance(encoding, str) and encoding not in SCHEMES:
@@ -279,7 +281,7 @@ def _listed(given: Any, what: str, known: Any) -> list[str]:
 def _looks(options: Mapping[str, Mapping[str, Any]]) -> dict[str, tuple[str, str]]:
     """A title and a colour for each model: those of its scheme, unless others have that colour too."""
     found: dict[str, tuple[str, str]] = {}
-    cycle = iter((*plot.CYCLE[1:], *plot.CYCLE) * len(options))  # the first is nearly as blue as sinusoids
+    cycle = iter((*theme.CYCLE[1:], *theme.CYCLE) * len(options))  # the first is nearly as blue as sinusoids
     for name, option in options.items():
         scheme = option.get("encoding", name)
         colour = SCHEMES[scheme].colour if isinstance(scheme, str) else next(cycle)

@@ -201,7 +201,7 @@ class Search:
         for _, pair in tried[:TUNED]:
             if time.process_time() > self.deadline:
                 break
-            fitted = self._tuned(self._tuned(pair)[::-1])
+            fitted: tuple[Guess, ...] = self._tuned(self._tuned(pair)[::-1])
             fitted = self._tuned(fitted[::-1])
             if (size := self.left(fitted)) < goal:
                 return fitted, size
