@@ -325,6 +325,9 @@ def results(path: str | os.PathLike[str] = KEPT) -> dict[str, Any]:
     Args:
         path: The file, or a kind in `FILES`. Default: that of causal language models.
 
+    Raises:
+        FileNotFoundError: If it was not written yet.
+
     Returns:
         "date", the versions, "questions" by the name of the test, and "rows". In a row, "tests" has for each test its
         verdict, its size, what it means, and where to look.
@@ -335,6 +338,8 @@ def results(path: str | os.PathLike[str] = KEPT) -> dict[str, Any]:
         'pass'
     """
     path = KEPT.with_name(FILES[str(path)]) if str(path) in FILES else Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no {path}: make census, in a clone, writes one of each kind")
     kept: dict[str, Any] = json.loads(Path(path).read_text(encoding="utf-8"))
     sentences = [(*words, "", "")[:2] for words in kept.pop("sentences")]
     for row in kept["rows"]:
