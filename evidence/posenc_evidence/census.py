@@ -325,12 +325,12 @@ def results(path: str | os.PathLike[str] = KEPT) -> dict[str, Any]:
     Args:
         path: The file, or a kind in `FILES`. Default: that of causal language models.
 
-    Raises:
-        FileNotFoundError: If it was not written yet.
-
     Returns:
         "date", the versions, "questions" by the name of the test, and "rows". In a row, "tests" has for each test its
         verdict, its size, what it means, and where to look.
+
+    Raises:
+        FileNotFoundError: If it was not written yet.
 
     Example:
         >>> llama = next(row for row in results()["rows"] if row["name"] == "llama")
