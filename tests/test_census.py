@@ -88,6 +88,20 @@ def test_every_finding_has_its_code_and_its_lines() -> None:
             assert thread in text, f"{bug.name}: {thread}"
 
 
+def test_what_the_chapter_says_of_encoders_is_what_their_file_has() -> None:
+    cells = json.loads(CHAPTER.read_text(encoding="utf-8"))["cells"]
+    (section,) = ["".join(c["source"]) for c in cells if "".join(c["source"]).startswith("(census-two-ways)=")]
+    ran = [row for row in census.results("encoder")["rows"] if "tests" in row]
+    wrong = {
+        (row["name"], name)
+        for row in ran
+        for name, test in row["tests"].items()
+        if test[0] == "fails" and not test[2].startswith("It follows")
+    }
+    assert f"{len(ran)} encoders" in section and len(ran) >= 60
+    assert set(re.findall(r"^\| `(\w+)` \| \*(\w+)\*", section, re.M)) == wrong
+
+
 # ---- weights of the audit --------------------------------------------------------------------------------------------
 
 

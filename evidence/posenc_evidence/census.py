@@ -329,12 +329,17 @@ def results(path: str | os.PathLike[str] = KEPT) -> dict[str, Any]:
         "date", the versions, "questions" by the name of the test, and "rows". In a row, "tests" has for each test its
         verdict, its size, what it means, and where to look.
 
+    Raises:
+        FileNotFoundError: If it was not written yet.
+
     Example:
         >>> llama = next(row for row in results()["rows"] if row["name"] == "llama")
         >>> llama["tests"]["step"][0]
         'pass'
     """
     path = KEPT.with_name(FILES[str(path)]) if str(path) in FILES else Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no {path}: make census, in a clone, writes one of each kind")
     kept: dict[str, Any] = json.loads(Path(path).read_text(encoding="utf-8"))
     sentences = [(*words, "", "")[:2] for words in kept.pop("sentences")]
     for row in kept["rows"]:

@@ -128,7 +128,8 @@ class Search:
         if 1 < len(self.layers) <= MOST_LAYERS:
             everywhere = [*singles, *windows_of(self.layers, singles)]
             local = [replace(g, layers=(n,)) for g in everywhere for n in range(len(self.layers))]
-            sizes, sketches = [], []
+            sizes: list[float] = []
+            sketches: list[Tensor] = []
             for g in local:
                 out = self.logits((g,))
                 sizes.append(self._size(out))

@@ -81,9 +81,10 @@ def image_audit(
         ValueError: If it takes no such image, or its attention cannot be seen.
     """
     begun = time.monotonic()
-    shape = tuple(int(each) for each in grid)
-    if len(shape) != 2 or min(shape) < 2:
-        raise Unfit(f"grid is {shape}: use rows and columns of patches, such as (4, 6), each 2 or more")
+    sides = [int(each) for each in grid]
+    if len(sides) != 2 or min(sides) < 2:
+        raise Unfit(f"grid is {tuple(sides)}: use rows and columns of patches, such as (4, 6), each 2 or more")
+    shape = (sides[0], sides[1])
     chosen = _chosen(only, reference is not None)
     asked = _Asked(model, shape, reference, seed, tolerance, randomise)
     findings = [asked.finding(name) for name in chosen]
