@@ -365,7 +365,7 @@ def test_texts_by_a_graph_are_those_of_torch(task):
     session = made._session(made.task_graphs(task, TASKS[task], sizes)["exam"])
     for seed, length in ((3, 16), (5, 9)):
         wanted = exam_texts(TASKS[task], sizes, zero(seed), zero(length), zero(3))
-        given = {"seed": zero(seed).numpy(), "length": zero(length).numpy()}
+        given = {"seed": zero(seed).numpy(), "length": zero(length).numpy(), "n": zero(3).numpy()}
         found = session.run(None, {i.name: given[i.name] for i in session.get_inputs()})
         for ours, true in zip(found, wanted, strict=True):
             torch.testing.assert_close(torch.from_numpy(ours), true)

@@ -255,9 +255,10 @@ def _options(schemes: Schemes) -> dict[str, Mapping[str, Any]]:
     """The models by their names: what each has beside the sizes, as keywords of `Transformer`."""
     given = schemes if isinstance(schemes, Mapping) else {}
     names = _listed(schemes, "schemes", SCHEMES if schemes is not given else None)
-    options: dict[str, Mapping[str, Any]] = {
-        name: {"encoding": o} if isinstance(o := given.get(name, {}), str) else dict(o) for name in names
-    }
+    options: dict[str, Mapping[str, Any]] = {}
+    for name in names:
+        option = given.get(name, {})
+        options[name] = {"encoding": option} if isinstance(option, str) else dict(option)
     for name, option in options.items():
         encoding = option.get("encoding", name)
         if isinstance(encoding, str) and encoding not in SCHEMES:

@@ -199,10 +199,10 @@ class Search:
             if tried[-1][0] < goal:
                 return pair, tried[-1][0]
         tried.sort(key=lambda each: each[0])
-        for _, pair in tried[:TUNED]:
+        for _, best in tried[:TUNED]:
             if time.process_time() > self.deadline:
                 break
-            fitted: tuple[Guess, ...] = self._tuned(self._tuned(pair)[::-1])
+            fitted = self._tuned(self._tuned(best)[::-1])
             fitted = self._tuned(fitted[::-1])
             if (size := self.left(fitted)) < goal:
                 return fitted, size
