@@ -251,7 +251,7 @@ def test_there_are_no_others_and_panels_have_pictures(built: Path) -> None:
 
 
 @pytest.mark.parametrize("stem", ["refresher", "index"])
-def test_a_live_notebook_runs(built: Path, stem: str, tmp_path: Path) -> None:
+def test_a_live_notebook_runs(built: Path, stem: str) -> None:
     notebook = nbformat.read(built / f"{stem}.ipynb", as_version=4)
     NotebookClient(
         notebook, timeout=300, kernel_name="python3", resources={"metadata": {"path": str(CHAPTERS)}}
