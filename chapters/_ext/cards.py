@@ -84,8 +84,9 @@ def card(title: str, svgs: list[str], above: str) -> bytes:
     ax = _sheet()
     ax.text(56, 64, above, size=17, color=SOFT, va="center")
     name = ax.text(56, 128, title, size=38, weight="bold", color=INK, va="center")
-    wide = name.get_window_extent(FigureCanvasAgg(ax.figure).get_renderer()).width
-    name.set_size(38 * min(1, (WIDTH - 112) / max(wide, 1)))
+    figure: Any = ax.figure
+    wide = name.get_window_extent(FigureCanvasAgg(figure).get_renderer()).width
+    name.set_fontsize(38 * min(1, (WIDTH - 112) / max(wide, 1)))
     left, top, width, height = ROOM
     trees = [ET.fromstring(svg) for svg in svgs]
     boxes = [_inked(tree) for tree in trees]
@@ -156,7 +157,8 @@ def _sheet() -> Axes:
 
 
 def _pixels(ax: Axes) -> np.ndarray:
-    canvas = FigureCanvasAgg(ax.figure)
+    figure: Any = ax.figure
+    canvas = FigureCanvasAgg(figure)
     canvas.draw()
     return np.asarray(canvas.buffer_rgba())[..., :3]
 
@@ -176,7 +178,7 @@ def _draw(ax: Axes, tree: ET.Element, place: Affine2D, scale: float) -> None:
     named = {element.get("id"): element for element in tree.iter() if element.get("id")}
     scene = {"fill": "black", "stroke": "none", "stroke-width": "1"}
 
-    def paint(element: ET.Element, style: dict[str, str], before: Affine2D, clip: str) -> None:
+    def paint(element: ET.Element, style: dict[str, str], before: Any, clip: str) -> None:
         tag = element.tag.rpartition("}")[2]
         if tag in ("defs", "clipPath", "pattern") or element.get("class") == "pe-dark":
             return
@@ -187,7 +189,7 @@ def _draw(ax: Axes, tree: ET.Element, place: Affine2D, scale: float) -> None:
             target = named[next(value for key, value in element.items() if key.endswith("href")).removeprefix("#")]
             moved = Affine2D().translate(float(element.get("x", 0)), float(element.get("y", 0))) + here
             return paint(target, style, moved, clip)
-        artist = None
+        artist: Any = None
         if tag == "path":
             artist = ax.add_patch(PathPatch(_outline(element.get("d", "")), **_look(style, scale)))
         elif tag == "rect":
@@ -243,7 +245,7 @@ def _look(style: dict[str, str], scale: float) -> dict[str, Any]:
 
 def _transform(text: str) -> Affine2D:
     """A list of transformations of SVG; the last is applied first."""
-    found = Affine2D()
+    found: Any = Affine2D()
     for name, given in re.findall(r"(\w+)\(([^)]*)\)", text):
         numbers = [float(n) for n in NUMBER.findall(given)]
         if name == "translate":
@@ -261,7 +263,7 @@ def _transform(text: str) -> Affine2D:
 def _outline(d: str) -> Outline:
     """A path of SVG whose letters are M, L, Q, C and z."""
     points: list[tuple[float, float]] = []
-    codes: list[int] = []
+    codes: list[Any] = []
     for letter, given in re.findall(r"([MLQCzZ])([^MLQCzZ]*)", d):
         numbers = [float(n) for n in NUMBER.findall(given)]
         if letter in "zZ":

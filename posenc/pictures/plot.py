@@ -18,7 +18,9 @@ from typing import Any
 from posenc._extras import extra
 from posenc.book.notebook import book_mode
 from posenc.pictures.svg import SWATCH, slim, themed
-from posenc.pictures.theme import CYCLE, DARK, LIGHT, ROLES, lightness, table
+from posenc.pictures.theme import CYCLE as CYCLE
+from posenc.pictures.theme import DARK, LIGHT, lightness, table
+from posenc.pictures.theme import ROLES as ROLES
 from posenc.pictures.views import Heatmap, Lines, Plane, Words
 from posenc.schemes.registry import SCHEMES
 
@@ -389,7 +391,10 @@ def _heatmap(ax: Axes, view: Heatmap, matrix: np.ndarray) -> None:
         _name(axis, words, start)
     if view.digits is not None:
         _inscribe(ax, matrix, view, (low, high))
-    swatches = [Patch(facecolor=image.to_rgba(value), edgecolor=INK, linewidth=SWATCH) for value in view.names]
+    swatches = [
+        Patch(facecolor=tuple(image.to_rgba(np.asarray(value))), edgecolor=INK, linewidth=SWATCH)
+        for value in view.names
+    ]
     words = list(view.names.values())
     if hatched:
         swatches.append(Patch(facecolor="none", edgecolor="#808080", hatch=HATCH, linewidth=0))
@@ -399,7 +404,8 @@ def _heatmap(ax: Axes, view: Heatmap, matrix: np.ndarray) -> None:
         return
     bar = ax.figure.colorbar(image, ax=ax, pad=0.02, fraction=0.05, aspect=24)
     bar.outline.set(linewidth=0.5, alpha=0.35, edgecolor=INK)
-    bar.solids.remove()  # matplotlib would draw it with seams
+    solids: Any = bar.solids
+    solids.remove()  # matplotlib would draw it with seams
     ends = (0, 1, low, high)
     strip = bar.ax.imshow(
         np.linspace(low, high, 255)[:, None], cmap=image.cmap, aspect="auto", origin="lower", extent=ends
