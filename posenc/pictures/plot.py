@@ -438,8 +438,10 @@ def _heatmap(ax: Axes, view: Heatmap, matrix: np.ndarray) -> None:
         _name(axis, words, start)
     if view.digits is not None:
         _inscribe(ax, matrix, view, (low, high))
-    shades = [tuple(map(float, shade)) for shade in image.to_rgba(np.array([*view.names]))] if view.names else []
-    swatches = [Patch(facecolor=(r, g, b, a), edgecolor=INK, linewidth=SWATCH) for r, g, b, a in shades]
+    swatches = [
+        Patch(facecolor=tuple(image.to_rgba(np.asarray(value))), edgecolor=INK, linewidth=SWATCH)
+        for value in view.names
+    ]
     words = list(view.names.values())
     if hatched:
         swatches.append(Patch(facecolor="none", edgecolor="#808080", hatch=HATCH, linewidth=0))
@@ -449,8 +451,8 @@ def _heatmap(ax: Axes, view: Heatmap, matrix: np.ndarray) -> None:
         return
     bar = ax.figure.colorbar(image, ax=ax, pad=0.02, fraction=0.05, aspect=24)
     bar.outline.set(linewidth=0.5, alpha=0.35, edgecolor=INK)
-    assert bar.solids is not None
-    bar.solids.remove()  # matplotlib would draw it with seams
+    solids: Any = bar.solids
+    solids.remove()  # matplotlib would draw it with seams
     ends = (0, 1, low, high)
     strip = bar.ax.imshow(
         np.linspace(low, high, 255)[:, None], cmap=image.cmap, aspect="auto", origin="lower", extent=ends

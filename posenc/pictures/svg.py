@@ -6,6 +6,7 @@ import base64
 import io
 import re
 import xml.etree.ElementTree as ET
+from typing import Any
 
 from posenc._extras import extra
 from posenc.pictures.theme import DARK, SCALES, table
@@ -42,8 +43,8 @@ def themed(svg: str) -> str:
     def both(match: re.Match[str]) -> str:
         cells = np.asarray(Image.open(io.BytesIO(base64.b64decode(match[1]))).convert("RGBA"))
         found, which = np.unique(cells.reshape(-1, 4), axis=0, return_inverse=True)
-        ground = dict(zip(table(match[2]), table(match[2], DARK), strict=True))
-        deep = np.array([(*ground[int(one[0]), int(one[1]), int(one[2])], one[3]) if one[3] else one for one in found])
+        ground: dict[Any, Any] = dict(zip(table(match[2]), table(match[2], DARK), strict=True))
+        deep = np.array([(*ground[tuple(map(int, one[:3]))], one[3]) if one[3] else one for one in found])
         tag = match[0].replace(f' id="map-{match[2]}"', "")
         return "".join(
             tag.replace(match[1], _png(colours, which.reshape(cells.shape[:2]))).replace("<image", f"<image {name}", 1)

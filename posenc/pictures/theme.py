@@ -65,11 +65,11 @@ def table(scale: str, ground: int = LIGHT) -> tuple[tuple[int, int, int], ...]:
         ((255, 255, 255), 255)
     """
     given = [_bytes(colour) for colour in stops(scale, ground)]
-    mixed: list[tuple[int, int, int]] = []
+    mixed = []
     for i in range(SIZE):
         at, rest = divmod(i * (len(given) - 1), SIZE - 1)
-        after = given[min(at + 1, len(given) - 1)]
-        red, green, blue = (round(a + (b - a) * rest / (SIZE - 1)) for a, b in zip(given[at], after, strict=True))
+        pairs = zip(given[at], given[min(at + 1, len(given) - 1)], strict=True)
+        red, green, blue = (round(a + (b - a) * rest / (SIZE - 1)) for a, b in pairs)
         mixed.append((red, green, blue))
     return tuple(mixed)
 

@@ -69,7 +69,7 @@ class Behind(TransformersAdapter):
         """The row of the picture's first token."""
         self.takes_positions, self.packs, self.scheme = False, False, None
         self.pads = ""
-        patch, frames = int(vision.patch_size), int(getattr(vision, "temporal_patch_size", 1) or 1)
+        patch, frames = int(getattr(vision, "patch_size", 1)), int(getattr(vision, "temporal_patch_size", 1) or 1)
         channels = int(getattr(vision, "in_channels", 0) or getattr(vision, "num_channels", 3))
         g = torch.Generator().manual_seed(1)
         self.pixels = torch.randn(t * h * w, channels * frames * patch**2, generator=g)
