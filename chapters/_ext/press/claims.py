@@ -19,7 +19,7 @@ VERDICTS = ("holds", "holds if", "does not hold", "open")
 INTERVAL = re.compile(r"([+\-−]?\d+(?:\.\d+)?) \(([+\-−]?\d+(?:\.\d+)?) to ([+\-−]?\d+(?:\.\d+)?)\)(?: (nats))?")
 COLUMNS = ["no.", "scheme", "what is said", "said in", "decided by", "verdict"]
 #: What the page's rules compare with, by their names in its code.
-CONSTANTS = ("LIMIT", "KEPT")
+CONSTANTS = ("LIMIT", "KEPT", "SINK")
 
 
 def claims(page: str) -> dict[str, Any]:
