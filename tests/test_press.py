@@ -241,6 +241,11 @@ def test_a_symbol_is_found_in_formulas_and_not_in_words_or_under_an_index(formul
     assert symbols.has(symbols.tokens(formula), symbols.tokens("d")) == found
 
 
+def test_a_row_of_notation_may_name_several_symbols() -> None:
+    found = symbols.forms(r"\k{k_j}, y_1, \dots, f(a, b) = W_k x_j")
+    assert found == [symbols.tokens(each) for each in ("k_j", "y_1", "f(a, b)")]
+
+
 def test_the_index_of_symbols_leads_to_their_first_formula_in_each_chapter() -> None:
     notation = (
         '<article><section id="notation"><h2>Sizes</h2><table><thead><tr><th>symbol</th><th>meaning</th></tr></thead>'

@@ -19,6 +19,7 @@ FIRST = ("symbol", "sign")  # of a table whose rows are symbols
 MOST = 8  # a symbol of more chapters is everywhere
 TOKEN = re.compile(r"\\(?:operatorname\*?|text\w*|math(?!cal|bb)\w+)\{[^{}]*\}|\\[A-Za-z]+|\\.|[A-Za-z]|\d+|[^\s{}]")
 SPACE = {r"\,", r"\!", r"\;", r"\:", r"\quad", r"\qquad", r"\left", r"\right", r"\bigl", r"\bigr", r"\Bigl", r"\Bigr"}
+DOTS = ((r"\dots",), (r"\ldots",), (r"\cdots",))
 FORMULA = re.compile(r'<(?:span|div)\b[^>]*\bclass="math[^"]*"[^>]*>')
 SOURCE = re.compile(r"\\[(\[](.*?)\\[)\]]", re.S)
 
@@ -56,7 +57,7 @@ def forms(source: str) -> list[tuple[str, ...]]:
             parts.append("")
         else:
             parts[-1] += sign
-    return [found for part in parts if (found := tokens(part))]
+    return [found for part in parts if (found := tokens(part)) and found not in DOTS]
 
 
 def has(formula: tuple[str, ...], symbol: tuple[str, ...]) -> bool:
