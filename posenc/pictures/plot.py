@@ -494,6 +494,7 @@ def _name(axis: Any, words: Sequence[str], start: int) -> None:
 
     Below a picture they lie in up to three rows, by turns, so that none has to lean.
     """
+    words = [str(word) for word in words]
     if not words:
         return
     every, rows = math.ceil(len(words) / WORDS), 1
