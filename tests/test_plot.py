@@ -133,10 +133,10 @@ def test_very_many_words_are_not_all_written_on_an_axis() -> None:
 
 
 def test_words_lie_flat_in_as_many_rows_as_they_need():
-    for words, rows in ((["a", "b", "c"], 1), ([f"word{n}" for n in range(16)], 2)):
+    for words, rows in ((["a", "b", "c"], 1), ([1, 2, 4], 1), ([f"word{n}" for n in range(16)], 2)):
         axis = plot.lines(torch.zeros(len(words)), ticks=words, alt="a line").figure.axes[0].xaxis
         labels = [label.get_text() for label in axis.get_ticklabels()]
-        assert [label.strip() for label in labels] == words
+        assert [label.strip() for label in labels] == list(map(str, words))
         assert [label.count("\n") for label in labels] == [n % rows for n in range(len(words))]
         assert {label.get_rotation() for label in axis.get_ticklabels()} == {0}
 
