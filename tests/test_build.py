@@ -221,7 +221,7 @@ def test_pages_of_what_is_gone_do_not_stay(extension: ModuleType, tmp_path: Path
         path.touch()
     docs = {"chapters/rope", "chapters/deployed"}
     env = SimpleNamespace(found_docs=docs, _viewcode_modules={"posenc.schemes.rope": ()})
-    config = SimpleNamespace(root_doc="chapters/rope", html_title="Book")
+    config = SimpleNamespace(root_doc="chapters/rope", html_title="Book", html_baseurl="https://example.org/book/")
     app = SimpleNamespace(
         warningiserror=True,
         keep_going=True,
@@ -235,6 +235,10 @@ def test_pages_of_what_is_gone_do_not_stay(extension: ModuleType, tmp_path: Path
     extension.finish(app, None)
     assert {name for name, path in pages.items() if not path.exists()} == {"chapters/old", "_modules/posenc/old"}
     assert 'url=deployed.html"' in (tmp_path / "chapters/frontier.html").read_text(encoding="utf-8")  # it has moved
+    assert 'href="/book/chapters/rope.html"' in (tmp_path / "404.html").read_text(encoding="utf-8")
+    config.html_baseurl = ""
+    extension.finish(app, None)
+    assert not (tmp_path / "404.html").exists()  # without an address it would lead nowhere
 
 
 def test_what_has_moved_leads_to_a_chapter(extension: ModuleType) -> None:

@@ -126,7 +126,8 @@ assert set(posenc.__all__) <= set(dir(posenc))
 def test_type_checkers_are_told_the_same_names(module: str) -> None:
     """What stands under `if TYPE_CHECKING` is what a name becomes when it is used."""
     file = PACKAGE.joinpath(*module.split(".")[1:], "__init__.py")
-    (block,) = [node for node in ast.parse(file.read_text(encoding="utf-8")).body if isinstance(node, ast.If)]
+    blocks = [node for node in ast.parse(file.read_text(encoding="utf-8")).body if isinstance(node, ast.If)]
+    (block,) = [node for node in blocks if isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"]
     said = {alias.name: node.module for node in block.body for alias in node.names if isinstance(node, ast.ImportFrom)}
     there = importlib.import_module(module)
     assert set(said) == set(there.__all__)

@@ -325,8 +325,11 @@ def finish(app: Sphinx, exception: Exception | None) -> None:
     about = f'<meta property="og:title" content="{title}" />\n<meta property="og:url" content="{address}" />\n'
     shown = about + tags(address, Path(page).stem, title, title) if address else ""
     (out / "index.html").write_text(ENTRANCE.format(page=page, title=title, tags=shown), encoding="utf-8")
-    base = urlsplit(address).path or "/"  # a page that is not there may have been looked for in any folder
-    (out / "404.html").write_text(LOST.format(base=base, page=page, title=title), encoding="utf-8")
+    if address:  # a page that is not there may have been looked for in any folder
+        base = urlsplit(address).path or "/"
+        (out / "404.html").write_text(LOST.format(base=base, page=page, title=title), encoding="utf-8")
+    else:
+        (out / "404.html").unlink(missing_ok=True)
     (out / ICONS).write_text("/* The icons are in book.css. */\n", encoding="utf-8")
     modules = {"index", *(name.replace(".", "/") for name in getattr(app.env, "_viewcode_modules", ()))}
     for folder, known in (("chapters", app.env.found_docs), ("_modules", {f"_modules/{name}" for name in modules})):

@@ -415,8 +415,8 @@ class Clocks:
         title: A title above the clocks.
 
     Example:
-        >>> [angles.shape for angles in Clocks(labels=["fast", "slow"]).read(torch.ones(2, 3))]
-        [torch.Size([2, 5])]
+        >>> Clocks(drag="position").drag  # its hands follow the pointer
+        'position'
     """
 
     kind: ClassVar[str] = "clocks"

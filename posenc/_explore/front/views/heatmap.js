@@ -369,7 +369,7 @@ export class Heatmap extends View {
 
   /** A value as it is told. @param {number} value */
   word(value) {
-    const name = this.differs ? undefined : this.spec.names.find((one) => Math.fround(one.value) === value)?.label;
+    const name = this.differs ? undefined : this.spec.names.find((one) => new Float32Array([one.value])[0] === value)?.label;
     return name ?? (hidden(value) ? this.spec.hatched : format(value));
   }
 
