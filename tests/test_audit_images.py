@@ -275,6 +275,13 @@ def test_the_vision_tower_is_asked_by_its_grid(qwen: Any) -> None:
 
 
 @pytest.mark.models
+def test_patches_of_unknown_size_are_no_guess(qwen: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(qwen.config.vision_config, "patch_size", None)
+    with pytest.raises(ValueError, match="no vision_config.patch_size"):
+        audit(qwen, grid=(4, 6))
+
+
+@pytest.mark.models
 def test_a_model_of_texts_alone_has_no_place_for_an_image() -> None:
     transformers = pytest.importorskip("transformers")
     config = transformers.LlamaConfig(

@@ -46,6 +46,11 @@ def test_a_card_shows_the_pictures_of_its_page():
     assert (both[:, -40:] == 255).all()
 
 
+def test_a_picture_without_ink_is_a_card_without_a_picture():
+    blank = '<svg role="img" viewBox="0 0 30 20"><rect width="30" height="20" fill="white"/></svg>'
+    assert (drawn(blank)[200:] == 255).all()
+
+
 def test_the_longest_title_fits():
     pixels = drawn(title="Encodings that do not exist in any model yet, in two lines or fewer")
     dark = np.nonzero((pixels[100:160] < 128).all(-1).any(0))[0]

@@ -119,6 +119,8 @@ def _rendered(content: str, width: float, height: float) -> Image.Image:
 def _inked(shot: Shot) -> tuple[float, float, float, float]:
     """The part of a picture that is not white: left, top, width and height in pixels."""
     rows, columns = np.nonzero((np.asarray(_rendered(shot.at(0, 0), *map(math.ceil, shot.size))) < 250).any(-1))
+    if not rows.size:
+        return 0.0, 0.0, *shot.size
     left, top = float(columns.min()), float(rows.min())
     return left, top, float(columns.max()) + 1 - left, float(rows.max()) + 1 - top
 

@@ -53,6 +53,9 @@ class Behind(TransformersAdapter):
             raise Unfit(
                 f"{type(model).__name__} takes no {self.kind}_grid_thw, so no {self.kind} can be put before texts"
             )
+        patch = getattr(vision, "patch_size", None)
+        if not isinstance(patch, int):
+            raise Unfit("the configuration has no vision_config.patch_size, so the size of a patch is unknown")
         token = getattr(config, f"{self.kind}_token_id", None)
         if not isinstance(token, int):
             raise Unfit(f"the configuration has no {self.kind}_token_id")
@@ -69,7 +72,7 @@ class Behind(TransformersAdapter):
         """The row of the picture's first token."""
         self.takes_positions, self.packs, self.scheme = False, False, None
         self.pads = ""
-        patch, frames = int(getattr(vision, "patch_size", 1)), int(getattr(vision, "temporal_patch_size", 1) or 1)
+        frames = int(getattr(vision, "temporal_patch_size", 1) or 1)
         channels = int(getattr(vision, "in_channels", 0) or getattr(vision, "num_channels", 3))
         g = torch.Generator().manual_seed(1)
         self.pixels = torch.randn(t * h * w, channels * frames * patch**2, generator=g)
