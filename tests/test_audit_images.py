@@ -276,8 +276,8 @@ def test_the_vision_tower_is_asked_by_its_grid(qwen: Any) -> None:
 
 @pytest.mark.models
 def test_patches_of_unknown_size_are_no_guess(qwen: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(qwen.config.vision_config, "patch_size", None)
-    with pytest.raises(ValueError, match="no vision_config.patch_size"):
+    monkeypatch.setattr(qwen.config.vision_config, "patch_size", [2, 4])
+    with pytest.raises(ValueError, match=r"patch_size is \[2, 4\]"):
         audit(qwen, grid=(4, 6))
 
 

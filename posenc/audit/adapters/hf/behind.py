@@ -55,7 +55,7 @@ class Behind(TransformersAdapter):
             )
         patch = getattr(vision, "patch_size", None)
         if not isinstance(patch, int):
-            raise Unfit("the configuration has no vision_config.patch_size, so the size of a patch is unknown")
+            raise Unfit(f"vision_config.patch_size is {patch!r}: a picture is made of squares, by one whole number")
         token = getattr(config, f"{self.kind}_token_id", None)
         if not isinstance(token, int):
             raise Unfit(f"the configuration has no {self.kind}_token_id")
