@@ -49,7 +49,7 @@ help:
 	@echo "make pdf        print the built book into one PDF, beside it; make epub writes it for e-readers, and make sheet"
 	@echo "                the exercises as two PDFs, without solutions and with them; ONLY=\"rope alibi\" takes these chapters"
 	@echo "make serve      serve the built book on http://localhost:$(PORT)"
-	@echo "make test       run every test: units, the book in a browser, what its notebooks computed, training again"
+	@echo "make test       run every test: units, the book in a browser, and what its notebooks computed"
 	@echo "make quick      run the tests of the package that take least (a minute and a half)"
 	@echo "make nbval      run the notebooks as a reader does and compare every stored output; make nbval-plain does so"
 	@echo "                as on a processor without vector instructions, with two threads"
@@ -134,21 +134,10 @@ chromium:
 	  echo "or run: $(BIN)/playwright install chromium" >&2; \
 	fi
 
-# The build has executed every notebook, and a test compares what it computed with what is stored. Those that train run
-# once more where their numbers hold least, as on another processor: one process does so beside the others, mostly while
-# these wait for the browser, and is heard at the end.
+# The build has executed every notebook, and a test compares what it computed with what is stored. `make nbval` and
+# `make nbval-plain` run them once more, as a reader's kernel and as another processor do.
 test: built $(VENV)/.test chromium
-	@all=passed; plain=passed; told=_build/plain.log; \
-	$(PLAIN) nice -n 5 $(NBVAL) --numprocesses=1 $(ROUNDED) --training > $$told 2>&1 & trains=$$!; \
-	trap 'kill $$trains; exit 130' INT TERM; \
-	[ $(JOBS) != 1 ] || wait $$trains || plain=FAILED; \
-	$(ONE) $(PYTEST) tests || all=FAILED; \
-	[ $(JOBS) = 1 ] || wait $$trains || plain=FAILED; \
-	cat $$told; \
-	echo; \
-	echo "tests of the package and of the book, every stored output among them: $$all"; \
-	echo "notebooks that train, on a plain processor, with two threads:         $$plain"; \
-	[ $$all = passed ] && [ $$plain = passed ]
+	@$(ONE) $(PYTEST) tests
 
 quick: $(VENV)/.test front
 	@$(PYTEST) tests -m "not (browser or export or compile or train or book or models)"

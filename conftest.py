@@ -45,14 +45,7 @@ del off, register_optimizer_step_pre_hook
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--training", action="store_true", help="of the notebooks, only those that train in a cell")
     parser.addoption("--rounding", type=int, metavar="SEED", help="round gradients otherwise, in notebooks")
-
-
-def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    if config.getoption("--training") and collection_path.suffix == ".ipynb":
-        return True if "optim." not in collection_path.read_text(encoding="utf-8") else None
-    return None
 
 
 def pytest_configure(config: pytest.Config) -> None:
