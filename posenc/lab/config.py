@@ -70,7 +70,7 @@ SEEDS = {
     "lengths": 2,
     "long": 1,
     "slow": 2,
-    "strings": 2,
+    "strings": 1,
     "equal": 2,
     "shaw": 2,
     "layers": 2,
