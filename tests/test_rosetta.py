@@ -37,6 +37,10 @@ LIBRARIES = (
 ELSEWHERE = {
     "dim", "seq_len", "block_size", "rotary_ndims", "rotary_pct", "max_relative_position", "r_net.weight",
     "alibi_slopes", "input_pos", "clamp_len",
+    "--rotary-base", "--rotary-percent", "--rotary-interleaved", "--rotary-seq-len-interpolation-factor",
+    "rope.freq_base", "rope.dimension_count", "rope.scaling.type", ".factor", ".original_context_length",
+    "is_neox_style", "rope_gpt_neox", "rope_gptj", "interleaved", "interleaved=True", "rotary_embedding_dim",
+    "freqs_cis",
 }  # fmt: skip
 #: Names that the installed version has no more, and the page says so.
 GONE = {"cache_position": "before 5"}
