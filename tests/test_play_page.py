@@ -169,11 +169,12 @@ def test_a_reader_types_breaks_and_repairs(place, open_page):
     assert max(range(20), key=lambda i: int(ink[i][:-1])) == max(range(20), key=row.__getitem__) and set(ink[20:]) == {
         "0%"
     }
-    maps(page, "rope", digits, head=1)
-    page.evaluate(f"{PANEL}.maps[0].stage.focus()")  # the last row, and a step up from there
-    for key in ("ArrowUp", "ArrowUp", "Enter"):
+    maps(page, "rope", whole, head=1)
+    page.evaluate(f"{PANEL}.maps[0].stage.focus()")
+    for key in ("ArrowDown", "ArrowDown", "ArrowDown", "Enter"):
         page.keyboard.press(key)
-    assert page.evaluate(f"{PANEL}.letters[{PANEL}.picked].from") == 1 + page.evaluate(f"{PANEL}.maps[0].values.before")
+    assert page.evaluate(f"{PANEL}.letters[{PANEL}.picked].from") == 3  # which the third row predicts
+    assert page.evaluate(f"{PANEL}.maps.map(map => map.values.before)") == [2, 2]
     page.set_viewport_size({"width": 360, "height": 800})
     assert page.evaluate("document.scrollingElement.scrollWidth") <= 360
     assert not opened.problems

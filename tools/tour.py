@@ -33,11 +33,15 @@ BREAK = "cache offset wrong"
 PATIENCE = 300_000  # milliseconds: a machine may be busy
 MOST = 500  # presses of Tab from one thing to another
 
+CENTRE = "element => element.scrollIntoView({ block: 'center', behavior: 'instant' })"
 ACTIVE = "element => document.activeElement === element"
 AHEAD = """element => document.activeElement === document.body
   || Boolean(document.activeElement.compareDocumentPosition(element) & Node.DOCUMENT_POSITION_FOLLOWING)"""
 READ = "() => document.querySelector('.pe-reading').learning.found.every(found => found && found.next.length)"
-RESTS = "() => document.querySelector('.pe-reading').learning.intact.every(Boolean)"
+RESTS = """() => {
+  const { intact, status } = document.querySelector('.pe-reading').learning;
+  return intact.every(Boolean) && status.textContent !== "reading…";
+}"""
 
 
 class Tour:
@@ -74,7 +78,7 @@ class Tour:
     def press(self, what: Locator, name: str) -> None:
         """A button, or whatever a click chooses."""
         if self.hand == "mouse":
-            what.scroll_into_view_if_needed()
+            what.evaluate(CENTRE)
             box = what.bounding_box()
             assert box, name
             self.page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
@@ -89,7 +93,7 @@ class Tour:
     def drag(self, slider: Locator, name: str) -> None:
         """A slider to its end."""
         if self.hand == "mouse":
-            slider.scroll_into_view_if_needed()
+            slider.evaluate(CENTRE)
             box = slider.bounding_box()
             assert box, name
             share = float(slider.evaluate("s => (s.value - s.min) / (s.max - s.min)"))
@@ -203,7 +207,7 @@ class Tour:
         maps = panel.locator(".pe-heatmap")
         self.say(f"reads: {maps.locator('.pe-view-title').all_inner_texts()}")
         self.drag(panel.get_by_role("slider", name="RoPE’s base", exact=True), "RoPE’s base")
-        self.page.wait_for_function(RESTS)
+        self.rest()
         self.say(f"reads: {means.all_inner_texts()}")
         self.row(maps.first.locator(".pe-stage"))
         self.say(f"reads: {panel.locator('.pe-letter').inner_text()}")
@@ -216,19 +220,26 @@ class Tour:
         self.write(panel)
         self.picture(panel, "playground-3-after")
 
+    def rest(self) -> None:
+        """Until the models have read what was last wished for, which they begin at once."""
+        self.page.wait_for_timeout(400)
+        self.page.wait_for_function(RESTS)
+
     def row(self, stage: Locator) -> None:
         """A row of a map, which picks its letter."""
         if self.hand == "mouse":
-            stage.scroll_into_view_if_needed()
+            stage.evaluate(CENTRE)
             box = stage.bounding_box()
             assert box
             self.page.mouse.click(box["x"] + 0.3 * box["width"], box["y"] + 0.6 * box["height"])
             self.say("clicks into RoPE’s map")
         else:
             tabs = self.reach(stage)
-            for key in ("ArrowUp", "PageUp", "PageUp", "Enter"):
-                self.page.keyboard.press(key)
-            self.say(f"goes up RoPE’s map by arrow keys, after {tabs} tabs: {stage.get_attribute('aria-valuetext')}")
+            for _ in range(12):
+                self.page.keyboard.press("PageDown")
+            told = stage.get_attribute("aria-valuetext")
+            self.page.keyboard.press("Enter")
+            self.say(f"goes down RoPE’s map by keys, after {tabs} tabs, to {told}, and presses Enter")
 
     def write(self, panel: Locator) -> None:
         """Let both models write some bytes, and stop them."""

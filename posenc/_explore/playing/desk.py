@@ -60,7 +60,7 @@ class Desk:
         names, texts, breaks = [title_of(scheme) for scheme in self.readers], list(self.texts), list(BREAKS)
         made: list[tuple[Choice | Slider, str]] = [
             (_choice("text", texts), "begin with"),
-            (self.read, "read so many bytes"),
+            (self.read, "bytes to read"),
             (_choice("a", names), "one model"),
             (_choice("b", names), "the other"),
             (_choice("broken", breaks), "what is broken"),
