@@ -213,9 +213,7 @@ class Tour:
         self.say(f"reads: {panel.locator('.pe-letter').inner_text()}")
         self.picture(panel, "playground-2-during")
         self.choose(panel.get_by_role("combobox", name="what is broken", exact=True), "what is broken", BREAK)
-        self.page.wait_for_function(
-            f"() => document.querySelector('.pe-reading').learning.values.broken && ({RESTS})()"
-        )
+        self.rest()
         self.say(f"reads: {panel.locator('.pe-expected').inner_text()!r} {means.all_inner_texts()}")
         self.write(panel)
         self.picture(panel, "playground-3-after")
