@@ -171,6 +171,10 @@ def test_a_reader_types_breaks_and_repairs(place, open_page):
     }
     maps(page, "rope", whole, head=1)
     page.evaluate(f"{PANEL}.maps[0].stage.focus()")
+    told = page.evaluate(f"{PANEL}.maps[0].tell({{ row: 9, column: 3 }})")
+    weight = page.evaluate(f"10 ** {PANEL}.maps[0].tensors[0].data[9 * {len(whole)} + 3]")
+    assert (told["title"], told["values"][0]["name"]) == ("query “␣” (9)", "key “b” (3)")
+    assert math.isclose(float(told["values"][0]["text"]), weight, rel_tol=1e-2)
     for key in ("ArrowDown", "ArrowDown", "ArrowDown", "Enter"):
         page.keyboard.press(key)
     assert page.evaluate(f"{PANEL}.letters[{PANEL}.picked].from") == 3  # which the third row predicts

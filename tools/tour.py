@@ -143,6 +143,7 @@ class Tour:
         for look, scheme, size in (("light", "light", DESK), ("dark", "dark", DESK), ("phone", "light", PHONE)):
             self.page.emulate_media(color_scheme=scheme)
             self.page.set_viewport_size(size)
+            self.page.evaluate("scrollTo(0, 0)")  # or else the page's own head would lie over the panel
             self.page.wait_for_timeout(600)
             box = panel.evaluate(
                 "e => (({ x, y, width, height }) => [x, y + scrollY, width, height])(e.getBoundingClientRect())"

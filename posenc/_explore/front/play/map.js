@@ -62,13 +62,15 @@ export class Looks extends Heatmap {
   /** @type {(cell: Cell) => Told} */
   tell(cell) {
     const { letters, stride, spec: { x, y } } = this;
-    const name = (/** @type {string} */ axis, /** @type {number | undefined} */ i) => {
-      if (i === undefined) return [];
+    const name = (/** @type {string} */ axis, /** @type {number} */ i) => {
       const all = letters.slice(i * stride, (i + 1) * stride);
-      const last = i * stride + all.length - 1;
-      return [`${axis} “${all.join("")}” (${i * stride}${all.length > 1 ? ` to ${last}` : ""})`];
+      return `${axis} “${all.join("")}” (${i * stride}${all.length > 1 ? `–${i * stride + all.length - 1}` : ""})`;
     };
-    return { ...super.tell(cell), title: [...name(y, cell.row), ...name(x, cell.column)].join(", ") };
+    const told = super.tell(cell);
+    const query = cell.row === undefined ? "" : name(y, cell.row);
+    const key = cell.column === undefined ? "" : name(x, cell.column);
+    if (!query || !key) return { ...told, title: query || key };
+    return { ...told, title: query, values: told.values.map(({ text }) => ({ name: key, text })) };
   }
 
   /** @type {Heatmap["word"]} */
