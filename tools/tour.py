@@ -247,7 +247,7 @@ class Tour:
             "() => /byte [1-9]\\d /.test(document.querySelector('.pe-writing .pe-status').textContent)"
         )
         self.press(panel.get_by_role("button", name="Stop", exact=True), "Stop")
-        self.page.wait_for_function("() => !document.querySelector('.pe-reading').learning.writer.writing")
+        panel.get_by_role("button", name="Write", exact=True).wait_for()  # once a full pass has been compared
         for host in panel.locator(".pe-writing .pe-strip-host").all():
             title, text, line = (
                 host.locator(f".pe-{name}").inner_text() for name in ("view-title", "written", "strip-line")
