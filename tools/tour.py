@@ -234,8 +234,8 @@ class Tour:
             self.say("clicks into RoPE’s map")
         else:
             tabs = self.reach(stage)
-            for _ in range(12):
-                self.page.keyboard.press("PageDown")
+            for _ in range(60):
+                self.page.keyboard.press("ArrowDown")
             told = stage.get_attribute("aria-valuetext")
             self.page.keyboard.press("Enter")
             self.say(f"goes down RoPE’s map by keys, after {tabs} tabs, to {told}, and presses Enter")
