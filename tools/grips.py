@@ -34,9 +34,14 @@ GRIPS = f"""id => {{
   const {{ panel }} = document.getElementById(id);
   return {VIEWS}.flatMap((view, v) => view.handles.map(({{ controls, index }}, h) => {{
     const what = view.head.textContent || view.spec.y || view.spec.kind;
-    return [v, h, controls, index === undefined ? what : `${{what}}: ${{view.label(index)}}`];
+    return [v, h, controls, `${{what}}: ${{index === undefined ? controls.slice(0, 2).join(", ") : view.label(index)}}`];
   }}));
 }}"""
+# What is folded would never come alive.
+UNFOLD = """() => {
+  for (const fold of document.querySelectorAll("details")) fold.open = true;
+  for (const fold of document.querySelectorAll(".toggle-hidden")) fold.classList.remove("toggle-hidden");
+}"""
 # A point at which a grip is uppermost: along its outline, or within its box.
 TAKEN = f"""([id, v, h]) => {{
   const {{ panel }} = document.getElementById(id), view = {VIEWS}[v], {{ node }} = view.handles[h];
@@ -86,6 +91,7 @@ def drag(page: Page, panel: str, grip: list[int], way: tuple[int, int]) -> tuple
 
 def rows(page: Page, chapter: str) -> Iterator[tuple[list[str], bool]]:
     """The rows of a chapter, and of each whether it is as it should be."""
+    page.evaluate(UNFOLD)
     for panel in page.eval_on_selector_all(PANELS, "all => all.map(panel => panel.id)"):
         live(page, panel)
         for v, h, controls, name in page.evaluate(GRIPS, panel):
