@@ -34,7 +34,8 @@ GRIPS = f"""id => {{
   const {{ panel }} = document.getElementById(id);
   return {VIEWS}.flatMap((view, v) => view.handles.map(({{ controls, index }}, h) => {{
     const what = view.head.textContent || view.spec.y || view.spec.kind;
-    return [v, h, controls, `${{what}}: ${{index === undefined ? controls.slice(0, 2).join(", ") : view.label(index)}}`];
+    const which = index === undefined ? controls.slice(0, 2).join(", ") : view.label(index);
+    return [v, h, controls, `${{what}}: ${{which}}`];
   }}));
 }}"""
 # What is folded would never come alive.
