@@ -40,6 +40,7 @@ GRIPS = f"""id => {{
 }}"""
 # What is folded would never come alive.
 UNFOLD = """() => {
+  document.querySelector(".pe-unfold-all")?.click();
   for (const fold of document.querySelectorAll("details")) fold.open = true;
   for (const fold of document.querySelectorAll(".toggle-hidden")) fold.classList.remove("toggle-hidden");
 }"""
