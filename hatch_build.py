@@ -78,8 +78,6 @@ def bundle(development: bool) -> None:
         "--format=iife",
         *build,
         "--define:import.meta.url=POSENC_URL",
-        # It has one thread. To look for memory that threads share, it would make some, of which browsers warn.
-        "--define:globalThis.SharedArrayBuffer=false",
         "--conditions=import",
         "--banner:js=globalThis.posencRuntime=function(globalThis){const POSENC_URL='https://runtime.invalid/';",
         "--footer:js=};",
