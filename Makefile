@@ -40,7 +40,7 @@ PLAIN := ATEN_CPU_CAPABILITY=default OMP_NUM_THREADS=2 OMP_WAIT_POLICY=PASSIVE
 ROUNDING := 1  # the seed by which gradients are rounded otherwise, as on a processor that nobody here has
 ROUNDED = --rounding $(ROUNDING)
 
-.PHONY: help book pdf epub sheet draft built serve test quick nbval nbval-plain check alone random lowest environments scheme notebooks checked census mutants evidence evidence-gpu bench clean \
+.PHONY: help book pdf epub sheet draft built serve test quick nbval nbval-plain check alone random lowest environments scheme notebooks checked census mutants evidence evidence-gpu bench tour grips clean \
         front chromium
 
 help:
@@ -66,6 +66,8 @@ help:
 	@echo "make mutants    make deliberate mistakes in the schemes, and see whether a test notices (half an hour)"
 	@echo "make evidence   train and measure what has no result yet, at low priority; make evidence-gpu does so on a GPU"
 	@echo "make bench      time the rotation, the schemes, the audit, the explorers and the models that learn in a page"
+	@echo "make tour       go through the panels that learn and read, by mouse and by keyboard, and keep pictures of it in"
+	@echo "                _build/tour; make grips drags each grip of the book's panels, and writes a table of what moved"
 	@echo "make clean      remove what was built (not .venv)"
 	@echo
 	@echo "JOBS=1                 how many tests run at a time, at most 4; otherwise one for each core"
@@ -234,6 +236,10 @@ bench: $(VENV)/.test front chromium
 	@$(BIN)/python tests/bench/explore.py
 	@$(BIN)/python tests/bench/learn.py
 	@test ! -f $(HTML) || $(BIN)/python tests/bench/panels.py
+
+# A reader's way through the built book, without a network.
+tour grips: built $(VENV)/.test chromium
+	@$(BIN)/python tools/$@.py
 
 clean:
 	rm -rf _build mutants posenc/_explore/static node_modules tests/front/node_modules .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -540,16 +540,16 @@ def test_a_page_without_script_says_labels_of_choices_and_words_of_numbers():
     def text(kind=0.0, length=20.0):
         hand = torch.stack([kind + 0.1 * length, kind + 10 * length])
         arcs = torch.tensor([0.5, 7.0])
-        return torch.stack([arcs, hand, 0 * hand + 0.1], -1), torch.stack([0 * length + kind, length])
+        return torch.stack([arcs, hand, 0 * hand + 0.1], -1), torch.stack([0 * length + kind, length, length])
 
     views = (
         Clocks(labels=["slow", "fast"], drag="length"),
-        Readout(labels=["kind", "length"], names={0: ["odd", "even"]}),
+        Readout(labels=["kind", "length", "the same"], digits=[2, 2, None], names={0: ["odd", "even"]}),
     )
     explorer = Explorer(text, views, {"kind": {"plain <b>": 0.0, "other": 1.0}, "length": (0.0, 30.0)})
     page = element(explorer, {}, explorer.starts(), "explore-text")
     assert "kind plain &lt;b&gt;, length 20" in page
-    assert "<dd>odd</dd>" in page and "<dd>20.00</dd>" in page
+    assert all(f"<dd>{told}</dd>" in page for told in ("odd", "20.00", "20"))
     assert 'aria-label="1 of 2 hands beyond their arcs: slow."' in page
     spec = explorer.spec({})["views"]
     assert spec[0]["drag"] == [{"index": 0, "controls": ["length"]}] and spec[1]["spelt"] == {"0": ["odd", "even"]}

@@ -50,7 +50,8 @@ def sentence(query=2, sharpness=1.0, slope=0.5, masked=True):
     if masked:
         scores = scores.masked_fill(pos[None, :] > pos[:, None] + slope, -torch.inf)
     weights = scores.softmax(-1)
-    return weights, weights[query], torch.stack([weights.max(), 2000.0 * (1 + 0 * query) + 0 * weights.max()])
+    tokens = 2000.0 * (1 + 0 * query) + 0 * weights.max()
+    return weights, weights[query], torch.stack([weights.max(), tokens, tokens / 16])
 
 
 def nothing(rows=0):
@@ -72,8 +73,9 @@ def made(tmp_path_factory):
         explore(nothing, Heatmap(), Lines(), rows=(0, 3)),
         explore(sentence, Heatmap(x="key", y="query", rows=WORDS, columns=WORDS),
                 Lines(x="key", y="weight", ticks=WORDS, mark="bar", limits=(0, 1)),
-                Readout(labels=["largest", "tokens"], digits=(2, 0)), query=(0, 11), sharpness=(0.0, 3.0),
-                slope=(0.0, 3.0), masked=True, presets={"sharp": {"sharpness": 3.0}, "even": {"sharpness": 0.0}},
+                Readout(labels=["largest", "tokens", "a share"], digits=(2, 0, None)), query=(0, 11),
+                sharpness=(0.0, 3.0), slope=(0.0, 3.0), masked=True,
+                presets={"sharp": {"sharpness": 3.0}, "even": {"sharpness": 0.0}},
                 labels={"query": "the row of the query", "sharpness": "λ, how fast weights fall"},
                 units={"slope": "places"}, caption="Move λ: the weights gather at the query."),
     ], gap="")  # fmt: skip
@@ -359,7 +361,7 @@ def test_controls_have_the_readers_words_and_numbers_their_own_digits(page):
     assert root.get_by_role("slider", name="λ, how fast weights fall", exact=True).is_enabled()
     assert root.get_by_role("slider", name="slope places", exact=True).is_enabled()
     assert root.locator(".pe-body .pe-caption").inner_text() == "Move λ: the weights gather at the query."
-    assert root.locator(".pe-body dd").all_inner_texts() == ["1.00", "2\u202f000"]
+    assert root.locator(".pe-body dd").all_inner_texts() == ["1.00", "2\u202f000", "125"]
 
 
 def test_the_preset_that_is_on_says_so(page):

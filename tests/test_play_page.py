@@ -74,6 +74,22 @@ def close(page: Any, side: int, wanted: list[float], tolerance: float = 1e-3) ->
     assert max(abs(a - b) for a, b in zip(found[1:], wanted, strict=False)) < tolerance
 
 
+@torch.no_grad()
+def maps(page: Any, name: str, text: bytes, head: int, side: int = 0) -> None:
+    """The map of a side shows the logarithm of each weight, and hides what comes later."""
+    tokens, reader = torch.tensor(list(text)), Reader(models()[name], LENGTH)
+    weights = reader(tokens, torch.arange(len(text)), *reader.start(), torch.tensor(head), *settings())[1]
+    shape, found = page.evaluate(
+        f"(({{ shape, data }}) => [shape, [...data].map(v => v < -99 ? null : v)])({PANEL}.maps[{side}].tensors[0])"
+    )
+    assert shape == [len(text), len(text)] and not page.evaluate(f"{PANEL}.maps[{side}].host.hidden")
+    wanted = weights.clamp(min=1e-9).log10()
+    for query, key in ((0, 0), (0, 1), (9, 2), (len(text) - 1, 0), (len(text) - 1, len(text) - 2)):
+        value = found[query * len(text) + key]
+        assert (value is None) == (key > query)
+        assert value is None or abs(value - wanted[query, key].item()) < 1e-2
+
+
 def rests(page: Any) -> None:
     page.wait_for_function(RESTS, timeout=120_000)
 
@@ -99,6 +115,7 @@ def test_a_reader_types_breaks_and_repairs(place, open_page):
     close(page, 0, by_torch("rope", whole), 6e-3)  # as it was recorded
     close(page, 1, by_torch("learned", whole[:ROWS]), 6e-3)
     assert "Position 24 has no row: the table has 24" in strips.nth(1).inner_text()
+    assert page.locator(".pe-heatmap").evaluate_all("all => all.map(map => map.hidden)") == [True, True]
     assert not [url for url in opened.requested if "runtime" in url or "graphs/" in url]
 
     strips.first.locator("[data-i='9']").click()  # which needs the models
@@ -152,6 +169,16 @@ def test_a_reader_types_breaks_and_repairs(place, open_page):
     assert max(range(20), key=lambda i: int(ink[i][:-1])) == max(range(20), key=row.__getitem__) and set(ink[20:]) == {
         "0%"
     }
+    maps(page, "rope", whole, head=1)
+    page.evaluate(f"{PANEL}.maps[0].stage.focus()")
+    told = page.evaluate(f"{PANEL}.maps[0].tell({{ row: 9, column: 3 }})")
+    weight = page.evaluate(f"10 ** {PANEL}.maps[0].tensors[0].data[9 * {len(whole)} + 3]")
+    assert (told["title"], told["values"][0]["name"]) == ("query “␣” (9)", "key “b” (3)")
+    assert math.isclose(float(told["values"][0]["text"]), weight, rel_tol=1e-2)
+    for key in ("ArrowDown", "ArrowDown", "ArrowDown", "Enter"):
+        page.keyboard.press(key)
+    assert page.evaluate(f"{PANEL}.letters[{PANEL}.picked].from") == 3  # which the third row predicts
+    assert page.evaluate(f"{PANEL}.maps.map(map => map.values.before)") == [2, 2]
     page.set_viewport_size({"width": 360, "height": 800})
     assert page.evaluate("document.scrollingElement.scrollWidth") <= 360
     assert not opened.problems
@@ -286,6 +313,8 @@ def test_a_kernel_reads_in_the_same_panel(tmp_path: Path, browser: Any) -> None:
         rests(page)
     close(page, 0, by_torch("rope", TEXT.encode()), 1e-5)  # torch itself
     assert math.isclose(bits(page, 1)[5], by_torch("learned", TEXT.encode()[:ROWS])[4], abs_tol=1e-5)
+    maps(page, "rope", TEXT.encode(), head=0)
+    maps(page, "learned", TEXT.encode()[:ROWS], head=0, side=1)
     panel._desk.readers.pop("rope")
     page.evaluate(f"{PANEL}.set({{ base: 555 }})")
     page.wait_for_function(f"() => !{PANEL}.message.hidden")

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 from matplotlib.image import imread
+from matplotlib.text import Text
 from PIL import Image
 from scheme import ALIKE, HUES, distance, hue, to_lab
 
@@ -139,6 +140,30 @@ def test_words_lie_flat_in_as_many_rows_as_they_need():
         assert [label.strip() for label in labels] == list(map(str, words))
         assert [label.count("\n") for label in labels] == [n % rows for n in range(len(words))]
         assert {label.get_rotation() for label in axis.get_ticklabels()} == {0}
+
+
+@pytest.mark.parametrize(
+    ("view", "data"),
+    [
+        (Heatmap(tiles=["steep", "less", "flat", "flattest"], limits=(0, 0.2)), [np.ones((4, 48, 48))]),
+        (Heatmap(rows=[f"row {n}" for n in range(32)]), [np.eye(32)]),
+        (Lines(labels=["in one pass", "in a step"], title="what it attends to"), [np.arange(9.0), np.eye(2, 9)]),
+        (Lines(labels=list("abcde"), title="two lines of names"), [np.arange(9.0), np.eye(5, 9)]),
+        (Lines(log_x=True, landmarks={"trained": 6, "tokens": 6, "end": 7}), [np.arange(1.0, 9), np.ones((1, 8))]),
+    ],
+)
+def test_no_text_of_a_picture_covers_another(view, data):
+    figure = plot.draw(view, data, alt="a picture").figure
+    figure.draw_without_rendering()
+    for axis in (axis for ax in figure.axes for axis in (ax.xaxis, ax.yaxis)):
+        low, high = sorted(axis.get_view_interval())
+        for tick in axis.get_major_ticks():
+            if not low <= tick.get_loc() <= high:  # which is not drawn
+                tick.label1.set_visible(False)
+    texts = [text for text in figure.findobj(Text) if text.get_text().strip() and text.get_visible()]
+    for one, other in itertools.combinations(texts, 2):
+        here, there = (text.get_window_extent().padded(1) for text in (one, other))
+        assert not here.overlaps(there), (one.get_text(), other.get_text())
 
 
 def test_points_are_drawn_with_their_marks():

@@ -141,7 +141,7 @@ def _written(view: Readout | Formula, index: int, number: float) -> str:
     if 0 <= round(float(number)) < len(words):
         return html.escape(str(words[round(float(number))]))
     digits = view.digits if isinstance(view.digits, int) else dict(enumerate(view.digits)).get(index, 2)
-    return f"{number:.{digits}f}"
+    return f"{number:.4g}" if digits is None else f"{number:.{digits}f}"
 
 
 def _label(view: Lines | Plane | Readout | Words | Clocks, index: int) -> str:

@@ -45,6 +45,7 @@ white and on near-black."""
 
 WORDS = 48  # the most on an axis
 ROWS, LETTER = 3, 0.062  # of words below an axis, and the width of a letter in inches
+LINE, NUMBER = 0.1, 0.34  # inches: the height of a word, and the width that a number of a map's axis needs
 
 INK = "#010203"  # stands for the page's own text colour in an SVG
 OVER, UNDER = (
@@ -334,7 +335,7 @@ def draw_on(ax: Axes, view: Heatmap | Lines | Plane, data: Sequence[np.ndarray])
             _plane(ax, view, drawn[0])
         if view.title:
             above = math.ceil(len(view.labels) / 4) if isinstance(view, Lines) else 0  # rows of the legend
-            ax.set_title(view.title, pad=6 + 12 * above)
+            ax.set_title(view.title, pad=6 + 12 * above + (4 if above else 0))
 
 
 def level(ax: Axes, height: float, name: str) -> None:
@@ -433,8 +434,9 @@ def _heatmap(ax: Axes, view: Heatmap, matrix: np.ndarray) -> None:
         ax.patch.set(facecolor=mpl.colors.to_rgba(INK, 0.06), linewidth=0)
     ax.set(xlabel=view.x, ylabel=view.y)
     ax.spines[:].set(visible=True, linewidth=0.5, alpha=0.35)
+    bins = max(2, min(8, int(_room(ax) / NUMBER)))
     for axis, words, start in ((ax.xaxis, view.columns[:columns], left), (ax.yaxis, view.rows[:rows], top)):
-        axis.set_major_locator(mpl.ticker.MaxNLocator(integer=True, nbins=8))
+        axis.set_major_locator(mpl.ticker.MaxNLocator(integer=True, nbins=bins))
         _name(axis, words, start)
     if view.digits is not None:
         _inscribe(ax, matrix, view, (low, high))
@@ -489,6 +491,13 @@ def _deep(colour: tuple[int, int, int]) -> bool:
     return lightness(f"#{bytes(colour).hex()}") < 49.6
 
 
+def _room(ax: Axes, across: bool = True) -> float:
+    """The length of an axis in inches; of a square picture both have that of the shorter one."""
+    box = ax.get_window_extent()
+    length = box.width if across else box.height
+    return float(min(box.width, box.height) if ax.get_aspect() == 1 else length) / ax.figure.dpi
+
+
 def _name(axis: Any, words: Sequence[str], start: int) -> None:
     """Words at the whole numbers of an axis, where there are any; of very many every second, third, …
 
@@ -498,9 +507,11 @@ def _name(axis: Any, words: Sequence[str], start: int) -> None:
     if not words:
         return
     every, rows = math.ceil(len(words) / WORDS), 1
-    if axis.axis_name == "x":
-        box = axis.axes.get_window_extent()
-        room = (min(box.width, box.height) if axis.axes.get_aspect() == 1 else box.width) / axis.axes.figure.dpi
+    across = axis.axis_name == "x"
+    room = _room(axis.axes, across)
+    if not across:
+        every = max(every, math.ceil(LINE * len(words) / room))
+    else:
         needed = LETTER * (max(map(len, words)) + 1) * len(words) / room  # rows
         every = max(every, math.ceil(needed / ROWS))
         rows = math.ceil(needed / every)
@@ -538,13 +549,17 @@ def _lines(ax: Axes, view: Lines, x: np.ndarray, y: np.ndarray) -> None:
     _name(ax.xaxis, view.ticks[: int(x.max(initial=-1)) + 1], 0)
     if isinstance(view.limits, tuple):
         ax.set_ylim(*view.limits)
-    for name, at in view.landmarks.items():
+    end, down = -math.inf, 0  # of the name before, and the line that it stands in
+    for name, at in sorted(view.landmarks.items(), key=lambda landmark: landmark[1]):
         ax.axvline(at, color=INK, linewidth=0.8, linestyle="dotted")
+        begin = ax.transData.transform((at, 1))[0] / ax.figure.dpi
+        down = down + 1 if begin < end else 0
+        end = max(end, begin + LETTER * (len(name) + 2))
         ax.annotate(
             name,
             (at, 1),
             xycoords=("data", "axes fraction"),
-            xytext=(3, -9),
+            xytext=(3, -9 - 10 * down),
             textcoords="offset points",
             fontsize="small",
         )

@@ -258,7 +258,8 @@ class Readout:
 
     Args:
         labels: A name for each number.
-        digits: The number of decimals, for all or for each. Default: 2.
+        digits: The number of decimals, for all or for each; None, among these, for four significant digits at most,
+            where a number may be of several kinds. Default: 2.
         names: For numbers that stand for words, by their place, the words: of 0, of 1 and so on.
         title: A title above the numbers.
 
@@ -269,7 +270,7 @@ class Readout:
 
     kind: ClassVar[str] = "readout"
     labels: Sequence[str] = field(default=())
-    digits: int | Sequence[int] = 2
+    digits: int | Sequence[int | None] = 2
     names: Mapping[int, Sequence[str]] = field(default_factory=dict)
     title: str = ""
 

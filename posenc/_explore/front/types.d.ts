@@ -77,7 +77,7 @@ export interface ViewSpec {
   readonly drag: { index: number; controls: string[] }[];
   readonly sketch: { at: number; control: string }[];
   readonly spelt: Record<string, string[]>; // words that a readout shows for numbers
-  readonly digits: number | number[] | null;
+  readonly digits: number | (number | null)[] | null;
   readonly scale: string;
   readonly origin: [row: number, column: number];
   readonly rows: string[];

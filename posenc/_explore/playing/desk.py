@@ -14,7 +14,7 @@ from posenc._explore.explorer import shown
 from posenc._explore.playing.breaks import BREAKS, kind
 from posenc._explore.playing.reader import BYTES, SCALINGS, TRAINED, Reader, settings
 from posenc._require import kind as described
-from posenc.pictures.views import Lines
+from posenc.pictures.views import Heatmap, Lines
 from posenc.schemes.registry import SCHEMES
 from posenc.transformer.model import Transformer
 
@@ -60,7 +60,7 @@ class Desk:
         names, texts, breaks = [title_of(scheme) for scheme in self.readers], list(self.texts), list(BREAKS)
         made: list[tuple[Choice | Slider, str]] = [
             (_choice("text", texts), "begin with"),
-            (self.read, "read so many bytes"),
+            (self.read, "bytes to read"),
             (_choice("a", names), "one model"),
             (_choice("b", names), "the other"),
             (_choice("broken", breaks), "what is broken"),
@@ -107,8 +107,8 @@ class Desk:
             "views": {key: shown(view, lambda: (0.0, 1.0)) for key, view in self.views().items()},
         }  # fmt: skip
 
-    def views(self) -> dict[str, Lines]:
-        """The pictures."""
+    def views(self) -> dict[str, Lines | Heatmap]:
+        """The pictures: two of lines, and one map, of which each model has its own."""
         names = [title_of(scheme) for scheme in self.first]
         colours = [_colour(scheme, number) for number, scheme in enumerate(self.first)]
         return {
@@ -119,6 +119,9 @@ class Desk:
             "profile": Lines(
                 x="bytes back", y="weight", labels=names, colours=colours, log_x=True, log_y=True, limits=(1e-6, 1.0),
                 title="Where the head looks, by distance",
+            ),
+            "map": Heatmap(  # of the logarithms of weights
+                x="key", y="query", limits=(-4.0, 0.0), pick=("before", ""), title="Where a query looks",
             ),
         }  # fmt: skip
 

@@ -4,7 +4,7 @@ import { test } from "node:test";
 
 import { OFFSET, SHIFTED, SHUFFLED, place } from "./breaks.js";
 import { chances, drawn, encode, letters, likeliest, mean, running, shown } from "./bytes.js";
-import { inked, profiles } from "./looks.js";
+import { inked, mapped, profiles } from "./looks.js";
 
 const text = (/** @type {string} */ given, most = 99) => letters(encode(given, most)).map((letter) => letter.text);
 
@@ -61,4 +61,15 @@ test("weights are inked by letter, and averaged by distance", () => {
   const [x, y] = profiles([rows]);
   assert.deepEqual([...y.data], [...x.data]);
   assert.equal(x.data.length, 23);
+});
+
+test("a map has each weight, and of a long text the largest of some", () => {
+  const rows = (/** @type {number} */ count) => Array.from({ length: count }, (_, i) => Float32Array.from({ length: i + 1 }, (_, j) => (j === i ? 0 : 10 ** (j - i))));
+  const { map, stride } = mapped(rows(4));
+  assert.deepEqual([stride, map.shape], [1, [4, 4]]);
+  assert.deepEqual([...map.data].map(Math.round), [-9, -Infinity, -Infinity, -Infinity, -1, -9, -Infinity, -Infinity, -2, -1, -9, -Infinity, -3, -2, -1, -9]);
+  const long = mapped(rows(511));
+  assert.deepEqual([long.stride, long.map.shape], [2, [256, 256]]);
+  assert.deepEqual([...long.map.data.subarray(2 * 256, 2 * 256 + 4)].map(Math.round), [-3, -1, -1, -Infinity]);
+  assert.deepEqual([...long.map.data.subarray(255 * 256 + 254)].map(Math.round), [-1, -9]); // a row and a column that stand alone
 });

@@ -7,18 +7,19 @@ import { even } from "../layout.js";
 import { format } from "../scale.js";
 import { tabulated } from "../table.js";
 import { tool } from "../tools.js";
-import { makeView } from "../views/index.js";
+import { grab } from "../views/grab.js";
+import { Lines } from "../views/lines.js";
 import { Probe } from "../views/probe.js";
 import { LAYOUT, NOTHING, change } from "./breaks.js";
 import { encode, letters, mean, running, shown } from "./bytes.js";
 import { Library } from "./library.js";
 import { inked, profiles } from "./looks.js";
+import { Looks } from "./map.js";
 import { nextBytes } from "./next.js";
 import { Strip } from "./strip.js";
 import { Writer } from "./writer.js";
 
 /** @import { Made, Picture, Place, Values } from "../types" */
-/** @import { Lines } from "../views/lines.js" */
 /** @import { Found, Letter, Model, PlaySpec, Reading, Settings } from "./types" */
 
 const PATIENCE = 350; // milliseconds after a key, before models read
@@ -46,6 +47,7 @@ export class Playing {
   /** @type {HTMLElement} */ body;
   /** @type {Lines} */ loss;
   /** @type {Lines} */ profile;
+  /** @type {Looks[]} */ maps;
   /** @type {HTMLElement[]} */ expectations;
   /** @type {Writer} */ writer;
   /** @type {ResizeObserver} */ watch;
@@ -60,6 +62,7 @@ export class Playing {
   intact = [null, null];
   picked = -1;
   held = false; // nothing here can be dragged
+  arranged = ""; // how many pictures each row has
   /** @type {Map<Picture, Probe>} */
   probes = new Map();
   /** @type {ReturnType<typeof setTimeout> | undefined} */
@@ -96,8 +99,9 @@ export class Playing {
     const row = (/** @type {string[]} */ names) => element("div", { class: "pe-controls" }, ...names.map((name) => this.made[name].host));
     this.strips = SIDES.map((side) => new Strip(this.model(side).colour, (letter, firmly) => this.pick(letter, firmly)));
     this.stages = element("div", { class: "pe-views" });
-    this.loss = this.view(spec.views.loss);
-    this.profile = this.view(spec.views.profile);
+    this.loss = this.view(new Lines(spec.views.loss, this.stage("lines"), spec.controls));
+    this.profile = this.view(new Lines(spec.views.profile, this.stage("lines"), spec.controls));
+    this.maps = SIDES.map(() => this.view(new Looks(spec.views.map, this.stage("heatmap"), spec.controls)));
     this.expectations = SIDES.map(() => element("div", { class: "pe-strip-host" }));
     this.writer = new Writer(this);
     this.spoken = element("p", { class: "pe-spoken", "aria-live": "polite" });
@@ -117,12 +121,16 @@ export class Playing {
     this.watch.observe(this.stages);
   }
 
-  /** @param {PlaySpec["views"]["loss"]} spec */
-  view(spec) {
-    const host = element("div", { class: `pe-view pe-${spec.kind}` });
-    this.stages.append(host);
-    const view = /** @type {Lines} */ (makeView(spec, host, this.spec.controls));
-    this.probes.set(/** @type {Picture} */ (view), new Probe(/** @type {Picture} */ (view), /** @type {any} */ (this))); // which asks it for aim() and held
+  /** Where a view stands. @param {string} kind */
+  stage(kind) {
+    return this.stages.appendChild(element("div", { class: `pe-view pe-${kind}` }));
+  }
+
+  /** A view that can be probed. @template {Lines | Looks} T @param {T} view */
+  view(view) {
+    const picture = /** @type {Picture} */ (/** @type {unknown} */ (view));
+    this.probes.set(picture, new Probe(picture, /** @type {any} */ (this))); // which asks it for aim() and held
+    grab(view, /** @type {any} */ (this)); // and for set() and values
     return view;
   }
 
@@ -166,6 +174,7 @@ export class Playing {
 
   /** @param {Values} values */
   set(values) {
+    if ("before" in values) return this.pick(this.letters.findIndex(({ to }) => to > values.before + 1), true); // a row of a map
     if (String(Object.keys(values)) === "temperature") {
       Object.assign(this.values, values);
       this.made.temperature.show(values.temperature);
@@ -262,6 +271,11 @@ export class Playing {
     for (const side of SIDES) this.strip(side);
     this.curves();
     this.distances();
+    this.attention();
+    const pictures = String(this.rows.map((row) => row.length));
+    if (pictures !== this.arranged) this.arrange();
+    else even(this.views);
+    this.arranged = pictures;
     this.pick(this.picked, false);
     this.root.dispatchEvent(new CustomEvent("pe-drawn", { detail: { ...this.values } }));
     if (this.data.open) this.tabulate();
@@ -314,7 +328,6 @@ export class Playing {
     this.loss.rename(lines.map(({ title }) => title), lines.map(({ colour }) => colour));
     const x = Float32Array.from({ length: count }, (_, i) => i);
     this.loss.update([{ shape: [count], data: x }, { shape: [lines.length, count], data }]);
-    even(this.views);
   }
 
   /** How much a head looks at what is so many bytes back. */
@@ -324,7 +337,19 @@ export class Playing {
     if (!all.length) return;
     this.profile.rename(all.map((side) => this.model(side).title), all.map((side) => this.model(side).colour));
     this.profile.update(profiles(all.map((side) => this.found[side]?.weights ?? [])));
-    even(this.views);
+  }
+
+  /** Where a head looks from every byte, of both models. */
+  attention() {
+    const names = Array.from(this.bytes, shown);
+    for (const [side, map] of this.maps.entries()) {
+      const { weights } = this.found[side] ?? { weights: [] };
+      map.host.hidden = weights.length < 2;
+      if (map.host.hidden) continue;
+      map.show(weights, names);
+      const { stride } = map;
+      write(map.head, `Where a query of ${this.model(side).title} looks${stride > 1 ? `, largest of ${stride} × ${stride} bytes` : ""}`);
+    }
   }
 
   /** The byte after which the picked letter was predicted; the last one where none is picked. */
@@ -339,6 +364,7 @@ export class Playing {
     for (const [side, strip] of this.strips.entries()) {
       strip.choose(this.picked);
       if (this.values.ink === ATTENTION) this.strip(side);
+      this.maps[side].mark(this.picked < 0 ? -1 : this.before);
     }
     const here = this.letters[this.picked];
     write(this.letter, here ? this.sentence(here) : "Point at a letter, or go there by the arrow keys.");
@@ -369,25 +395,33 @@ export class Playing {
     const width = this.stages.clientWidth;
     if (!width) return;
     const phone = matchMedia("(max-width: 560px)").matches;
-    const { views } = this;
-    const columns = Math.max(1, Math.min(views.length, Math.floor((width + 20) / 320)));
-    const rows = views.map(() => ({ level: 0, lines: 0 }));
-    views.forEach((view, i) => {
-      view.host.style.setProperty("--pe-span", String(60 / columns));
-      view.host.classList.toggle("pe-last", (i + 1) % columns === 0 || i === views.length - 1);
-      Object.assign(view, { widest: columns > 1 ? Math.floor(width / columns) - 20 : 820, least: 130, tallest: phone ? 240 : 300, airy: true, row: rows[Math.floor(i / columns)] });
-      view.resize();
-    });
-    even(views);
+    for (const row of this.rows) {
+      const columns = Math.max(1, Math.min(row.length, Math.floor((width + 20) / 320)));
+      const beside = row.map(() => ({ level: 0, lines: 0 }));
+      row.forEach((view, i) => {
+        view.host.style.setProperty("--pe-span", String(60 / columns));
+        view.host.classList.toggle("pe-last", (i + 1) % columns === 0 || i === row.length - 1);
+        const tallest = phone && view instanceof Lines ? 240 : 300;
+        Object.assign(view, { widest: columns > 1 ? Math.floor(width / columns) - 20 : 820, least: 130, tallest, airy: true, row: beside[Math.floor(i / columns)] });
+        view.resize();
+      });
+    }
+    even(this.views);
+  }
+
+  /** The pictures that are shown, row by row. */
+  get rows() {
+    return [[this.loss, this.profile], this.maps].map((/** @type {(Lines | Looks)[]} */ row) => row.filter(({ host }) => !host.hidden)).filter((row) => row.length);
   }
 
   get views() {
-    return this.profile.host.hidden ? [this.loss] : [this.loss, this.profile];
+    return this.rows.flat();
   }
 
-  /** Probe a view at a place. @type {(from: Picture | null, place: Place | null) => void} */
+  /** Probe a view at a place; the other model's map follows. @type {(from: Picture | null, place: Place | null) => void} */
   aim(from, place) {
-    for (const [view, probe] of this.probes) if (view.tensors) probe.show(view === from ? place : null);
+    const names = from && place ? from.named(place) : {};
+    for (const [view, probe] of this.probes) if (view.tensors) probe.show(view === from ? place : place && view.find(names));
   }
 
   /** One sentence on what was found. */

@@ -64,7 +64,7 @@ export interface PlaySpec {
   controls: Control[];
   starts: Values;
   trained: Settings;
-  views: { loss: ViewSpec; profile: ViewSpec };
+  views: { loss: ViewSpec; profile: ViewSpec; map: ViewSpec };
   recorded?: number[][]; // bits of each byte of the first text, of the two models at the start; the first is null
   graphs?: Record<string, string>;
   apart?: Record<string, string>;

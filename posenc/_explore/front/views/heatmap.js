@@ -23,6 +23,7 @@ const at = (value, low, high) => within(Math.floor(((value - low) / (high - low)
 export class Heatmap extends View {
   /** @type {Tensor[]} what is shown: the present matrix, the pinned one or their difference */
   drawn;
+  stride = 1; // indices of an axis for which a cell stands
   /** @type {string | null} which cells are hatched; null before they have been */
   masked = null;
   /** @type {string | undefined} which colours are shown: of which map, on which ground */
@@ -86,8 +87,8 @@ export class Heatmap extends View {
     const [top, left] = this.spec.origin;
     const moved = this.frame.place(
       this.width,
-      { low: left - 0.5, high: left + Math.max(columns, 1) - 0.5, cells: true, words: this.columns, label: this.spec.x },
-      { low: top - 0.5, high: top + Math.max(rows, 1) - 0.5, cells: true, down: true, words: this.rows, label: this.spec.y },
+      { low: left - 0.5, high: left + this.stride * Math.max(columns, 1) - 0.5, cells: true, words: this.columns, label: this.spec.x },
+      { low: top - 0.5, high: top + this.stride * Math.max(rows, 1) - 0.5, cells: true, down: true, words: this.rows, label: this.spec.y },
       this.sized((room) => this.size(room, rows, columns)),
       this.airy,
       this.row,

@@ -2,6 +2,7 @@
 // A few numbers with their names.
 
 import { element, write } from "../dom.js";
+import { format } from "../scale.js";
 import { View } from "./view.js";
 
 /** @import { Control, Tensor, ViewSpec } from "../types" */
@@ -20,7 +21,9 @@ export class Readout extends View {
 
   /** A number, or the word that it stands for. @type {(value: number, i: number) => string} */
   figure(value, i) {
-    return this.spec.spelt?.[i]?.[Math.round(value)] ?? super.figure(value, i);
+    const { spelt, digits } = this.spec;
+    const plain = Array.isArray(digits) && digits[i] === null; // as many digits as are significant
+    return spelt?.[i]?.[Math.round(value)] ?? (plain ? format(value) : super.figure(value, i));
   }
 
   describe() {} // its numbers are words already
