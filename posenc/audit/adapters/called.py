@@ -38,11 +38,11 @@ STATES = ("past_key_values", "past_kv", "kv_cache", "cache", "past", "state", "l
 class Called:
     """The adapter of a module or function, by the names that its signature has for positions, mask and cache.
 
-    Positions go in as (B, L), or as (L,) where the model takes those only; as (axes, B, L), the same number on each axis,
-    where a model has several. If the module has methods `step`, `reorder`
-    or `crop`, they are used, and so is a `generate` that takes tokens and how many to add. Otherwise a cache is an
-    argument of forward named as in `STATES`, and comes back beside the logits. Positions or a mask that forward needs
-    are made, and `targets` are given if there is one row of logits without.
+    Positions go in as (B, L), or as (L,) where the model takes those only; as (axes, B, L), the same number on each
+    axis, where a model has several. If the module has methods `step`, `reorder` or `crop`, they are used, and so is a
+    `generate` that takes tokens and how many to add. Otherwise a cache is an argument of forward named as in `STATES`,
+    and comes back beside the logits. Positions or a mask that forward needs are made, and `targets` are given if there
+    is one row of logits without.
 
     Args:
         model: A module, a function, or a method of a module.
@@ -149,6 +149,8 @@ class Called:
         given: dict[str, Any] = {}
         given |= self._positions(positions, self.position_name) | self._mask(mask, self.mask_name)
         given |= {"use_cache": True} if self.use_cache else {}
+        if state is not None and self.position_name in self.required and self.position_name not in given:
+            raise Refused("needs positions in each call, and counts none on from its cache")
         out = self._called(tokens, given | {str(self.state_name): state})
         logits = logits_of(out)
         kept = getattr(out, str(self.state_name), None)

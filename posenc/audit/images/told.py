@@ -22,7 +22,7 @@ from posenc.audit.images.pictures import takes_images
 from posenc.audit.probe import deviation
 from posenc.audit.silence import quiet
 from posenc.audit.verdict import Finding, Verdict
-from posenc.schemes.grid.mrope import mrope_positions
+from posenc.schemes.grid import mrope_positions
 
 NAME, QUESTION = "image.axes", "time, rows and columns: does each count, and by distance alone?"
 AXES = ("time", "rows", "columns")
@@ -102,7 +102,9 @@ class Told:
         if self._makes is None or self.image_token < min(10, self.inner.vocabulary // 8):
             return int(self.inner.vocabulary)
         if self.image_token < self.inner.vocabulary // 2:
-            raise Unfit(f"image_token is {self.image_token}: texts are drawn from the tokens before it, so use a late one")
+            raise Unfit(
+                f"image_token is {self.image_token}: texts are drawn from the tokens before it, so use a late one"
+            )
         return min(self.image_token, int(self.inner.vocabulary))
 
     # ---- what a probe asks -------------------------------------------------------------------------------------------
@@ -113,7 +115,9 @@ class Told:
     def logits_at(self, tokens: Tensor, change: Change, mask: Tensor | None = None) -> Tensor:
         """Logits of the texts' own tokens, where positions (3, B, P + L) are changed first."""
         full, marks, rows = self._behind(tokens, mask)
-        out = logits_of(ask(self.inner.logits, full, change(self._counted(full, marks)), None if mask is None else marks))
+        out = logits_of(
+            ask(self.inner.logits, full, change(self._counted(full, marks)), None if mask is None else marks)
+        )
         return out.gather(1, rows[..., None].expand(-1, -1, out.shape[-1]))
 
     def logits_alone(self, tokens: Tensor) -> Tensor:
@@ -256,5 +260,3 @@ def _exchanged(tokens: Tensor, plain: Tensor, reference: Told, tolerance: float)
 
 def _listed(chosen: list[int]) -> str:
     return " and ".join(AXES[axis] for axis in chosen)
-
-
