@@ -91,21 +91,23 @@ def audit(
         seconds: How long one test may take. Default: 8.0.
         progress: Called before each test with its name, its number from 0, and how many there are.
         configuration: What the model should be: a dict, a path or a `Reading`, as `read_config` takes and returns them.
-            Default: for a model of transformers the angles, windows and rotating layers of its `config`.
+            An image model refuses it. Default: for a model of transformers the angles, windows and rotating layers of
+            its `config`.
         causal: True for a decoder, whose tokens see only what lies before them, and False for an encoder. Default: what
             the model's configuration says, or its attribute `causal`; where nobody says it, whether a later token
             changes earlier logits decides.
         vocabulary: How many different tokens there are. Default: what the model itself tells.
         grid: Of a model that takes images, rows and columns of patches, such as (4, 6): its tests are called
             "image.rows" and so on. A language model of transformers with M-RoPE is asked about texts behind an image of
-            this grid, and behind a video where there are three numbers, frames first. Default: no image.
+            this grid, and behind a video where there are three numbers, frames first; so is any other model that is
+            told positions (3, B, L), whose picture has one token for each of the grid. Default: no image.
 
     Returns:
         The report.
 
     Raises:
-        ValueError: If the model cannot be called, returns no logits, needs an image and no grid is given, or there is
-            no test of a name.
+        ValueError: If the model cannot be called, returns no logits, needs an image and no grid is given, takes images
+            alone and gets a configuration, or there is no test of a name.
 
     Example:
         >>> from posenc import Transformer

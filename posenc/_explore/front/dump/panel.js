@@ -211,7 +211,11 @@ function ofRotation(found) {
 
 /** @type {(found: Bias, curve: import("./biases.js").Curve) => Shown} */
 function ofBias(found, curve) {
-  return [SCHEMES[found.kind], [["what a distance costs, in logits", costs(found, curve)], ["which keys a query sees", window_(found)]], fieldsOfBias(found)];
+  const { kind, heads, back, ahead, width } = found;
+  const bare = width !== null ? `a window of ${width} keys` : ahead === 0 && back === null ? "a causal mask" : SCHEMES.none;
+  const seen = /** @type {[string, SVGElement]} */ (["which keys a query sees (blue: its own)", window_(found)]);
+  const title = `what a distance costs, in logits${heads > 1 ? " (orange: head 0)" : ""}`;
+  return kind === "none" ? [bare, [seen], fieldsOfBias(found)] : [SCHEMES[kind], [[title, costs(found, curve)], seen], fieldsOfBias(found)];
 }
 
 /** @type {Record<string, string>} */

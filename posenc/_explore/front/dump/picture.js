@@ -116,7 +116,6 @@ export function window_({ back, ahead, chunk }) {
   }
   const words = [back === null ? "all" : back, ahead === null ? "all" : ahead];
   const said = chunk === null ? `A query sees ${words[0]} keys behind itself and ${words[1]} ahead.` : `A query sees keys of its own chunk of ${chunk}.`;
-  const ends = [shape("text", { x: 0, y: 36 }, `behind: ${words[0]}`), shape("text", { x: (0.5 - from) * step, y: 36, "text-anchor": "middle" }, "query"),
-    shape("text", { x: WIDTH, y: 36, "text-anchor": "end" }, `ahead: ${words[1]}`)];
+  const ends = [shape("text", { x: 0, y: 36 }, `behind: ${words[0]}`), shape("text", { x: WIDTH, y: 36, "text-anchor": "end" }, `ahead: ${words[1]}`)];
   return shape("svg", { viewBox: `0 0 ${WIDTH} 42`, role: "img", "aria-label": said, class: "pe-window" }, ...boxes, ...ends);
 }
