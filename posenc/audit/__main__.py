@@ -117,8 +117,8 @@ def parser() -> argparse.ArgumentParser:
 
 def _list() -> int:
     from posenc.audit.checks import CHECKS
-    from posenc.audit.images.asked import QUESTIONS
     from posenc.audit.images import behind, told
+    from posenc.audit.images.asked import QUESTIONS
 
     for check in CHECKS.values():
         if not check.partner:

@@ -7,6 +7,7 @@ import inspect
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -513,18 +514,18 @@ def _line(f: Tensor, off: Tensor, loose: float) -> tuple[Tensor, bool, float] | 
 def _rule(slope: Tensor, off: float) -> str:
     """Which rule gives slopes that are known up to 1 % and `off`."""
     h = len(slope)
-    near = {"rtol": 1e-2, "atol": max(off, 1e-8)}
-    if torch.allclose(slope, alibi_slopes(h, dtype=torch.float64), **near):
+    near = partial(torch.allclose, rtol=1e-2, atol=max(off, 1e-8))
+    if near(slope, alibi_slopes(h, dtype=torch.float64)):
         return "the authors' rule"
-    if torch.allclose(slope, 2.0 ** (-8 * torch.arange(1, h + 1, dtype=torch.float64) / h), **near):
+    if near(slope, 2.0 ** (-8 * torch.arange(1, h + 1, dtype=torch.float64) / h)):
         return "the paper's rule 2^(-8h/H), which the authors' code has for powers of two only"
     ordered = alibi_slopes(h, dtype=torch.float64)
-    if torch.allclose(slope.sort().values, ordered.sort().values, **near):
+    if near(slope.sort().values, ordered.sort().values):
         return "the authors' slopes in another order of heads"
     for whole in range(h + 1, 8 * h + 1):
         more = alibi_slopes(whole, dtype=torch.float64)
         for begin in range(0, whole - h + 1, h):
-            if torch.allclose(slope, more[begin : begin + h], **near):
+            if near(slope, more[begin : begin + h]):
                 return f"those of heads {begin} to {begin + h - 1} of {whole}"
     return "no rule that has a name"
 

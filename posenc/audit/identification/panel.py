@@ -128,7 +128,8 @@ def _file(arrays: Mapping[str, Tensor]) -> bytes:
     import numpy as np
 
     out = io.BytesIO()
-    np.savez_compressed(out, **{name: each.numpy() for name, each in arrays.items()})
+    plain: dict[str, Any] = {name: each.numpy() for name, each in arrays.items()}
+    np.savez_compressed(out, **plain)
     return out.getvalue()
 
 
