@@ -419,6 +419,28 @@ def test_a_function_without_coordinates_gets_those_of_m_rope() -> None:
     assert "has no `coordinates`" in report["image.places"].cause
 
 
+class Adapted:
+    """Somebody's own adapter, whose positions are (3, B, L)."""
+
+    takes_positions = takes_mask = True
+    vocabulary = Told.vocabulary
+
+    def __init__(self, kind: type[Told]) -> None:
+        self.module = kind()
+
+    def logits(self, tokens: Tensor, positions: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
+        assert positions is not None and positions.shape == (3, *tokens.shape)
+        return self.module(tokens, positions, mask)[0]
+
+
+def test_an_adapter_is_asked_behind_an_image() -> None:
+    names = ["image.places", "image.axes", "future", "left_pad"]
+    with torch.random.fork_rng(devices=[]):
+        assert audit(Adapted(Told), grid=(3, 4), only=names).passed
+        report = audit(Adapted(NoColumns), grid=(3, 4), only=names)
+    assert [each.name for each in report.failures] == ["image.axes"]
+
+
 def test_positions_of_three_axes_are_made_for_texts_alone() -> None:
     class Declared(Told):
         axes = 3
