@@ -83,6 +83,7 @@ def bundle(development: bool) -> None:
         "--footer:js=};",
         "--outfile=posenc/_explore/static/runtime.js",
     )
+    esbuild(entry + "dump/show.js", "--format=iife", *build, "--outfile=posenc/_explore/static/dumps.js")
     # The reader of dumps, likewise a function of its global object, which a page loads at the first file.
     esbuild(
         entry + "dump/serve.js",

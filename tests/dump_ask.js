@@ -10,9 +10,9 @@ const answers = {};
 for (const name of readdirSync(folder).filter((each) => each !== "words.json")) {
   const [, heads] = /\.(first|last)\./.exec(name) ?? ["", ""];
   try {
-    const { before, after, positions, arrays } = await open(name, new Uint8Array(readFileSync(join(folder, name))));
+    const { kind, names, arrays } = await open(name, new Uint8Array(readFileSync(join(folder, name))));
     answers[name] = { arrays };
-    answers[name] = { arrays, ...(await ask([before, after, positions], heads, words)) };
+    answers[name] = { arrays, ...(await ask(kind, names, heads, words)) };
   } catch (error) {
     answers[name] = { ...answers[name], error: error.message, kind: error.constructor.name };
   }

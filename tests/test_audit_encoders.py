@@ -31,6 +31,7 @@ from posenc.audit import __main__ as command
 from posenc.audit.adapters.hf.adapter import says_causal
 from posenc.audit.adapters.hf.halves import Decoder, halves
 from posenc.audit.adapters.hf.tiny import CannotBuild, encoder_decoders, encoders, load, tiny
+from posenc.audit.config import read_config
 
 pytestmark = pytest.mark.models
 
@@ -444,6 +445,13 @@ def test_what_m2m_100_does_with_padding_and_a_cache_is_found() -> None:
     """Its own: a cached call counts padding among the tokens before it, and a whole pass does not."""
     assert hasattr(modeling_m2m_100.M2M100SinusoidalPositionalEmbedding, "create_position_ids_from_input_ids")
     assert not audit(made("M2M100ForConditionalGeneration"), only=["step_left"]).passed
+
+
+def test_a_decoder_whose_queries_meet_keys_of_the_source_that_do_not_turn_is_no_mistake() -> None:
+    model = made("T5Gemma2ForConditionalGeneration")
+    report = audit(model, only=["shift", "encoder.shift"], configuration=read_config(model.config.to_dict()))
+    assert report["shift"].verdict == "property" and "keys of the source" in report["shift"].cause
+    assert report["encoder.shift"].verdict == "pass"
 
 
 # ---- folders ---------------------------------------------------------------------------------------------------------

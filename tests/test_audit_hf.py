@@ -707,17 +707,20 @@ def test_what_hangs_costs_its_own_row() -> None:
         worker.stop()
 
 
-def test_a_stopped_run_goes_on(tmp_path: Path) -> None:
-    part, out = tmp_path / "part.jsonl", tmp_path / "out.json"
+def test_a_stopped_run_goes_on_and_one_of_another_kind_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    part, out, another = census.PARTS["causal"], tmp_path / "out.json", census.PARTS["encoder-decoder"]
+    part.parent.mkdir()
+    another.write_text("rows of another kind", encoding="utf-8")
     row = {"name": "llama", "tests": {}, "knobs": {}, "cpu": 0.5, "of": census.state()}
     other = {**row, "name": "gpt2", "of": {**census.state(), "questions": ["again"]}}
     part.write_text(json.dumps(row) + "\n" + json.dumps(other) + "\n" + '{"name": "be', encoding="utf-8")
     assert list(census.kept(part)) == ["llama"]
-    arguments = ["llama", "--out", str(out), "--part", str(part), "--date", "2026-01-02"]
+    arguments = ["llama", "--out", str(out), "--date", "2026-01-02"]
     assert census.main(arguments) == 0
     found = json.loads(out.read_text(encoding="utf-8"))
     assert found["date"] == "2026-01-02" and [each["name"] for each in found["rows"]] == ["llama"]
-    assert not part.exists()
+    assert not part.exists() and another.exists()
 
 
 def test_a_name_that_is_none_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

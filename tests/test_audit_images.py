@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import grid_sample, scaled_dot_product_attention
 
+from posenc import Transformer
 from posenc.audit import Report, audit
 from posenc.audit.__main__ import main
 from posenc.audit.images.behind import judged
@@ -289,3 +291,178 @@ def test_a_model_of_texts_alone_has_no_place_for_an_image() -> None:
     )
     with pytest.raises(ValueError, match="takes no image_grid_thw"):
         audit(transformers.LlamaForCausalLM(config), grid=(4, 6))
+
+
+# ---- behind an image, with positions that are told -------------------------------------------------------------------
+
+
+class Told(nn.Module):
+    """One layer with M-RoPE whose positions (3, B, L) are an argument; a subclass plants a mistake."""
+
+    vocabulary, width, heads, sections = 40, 32, 2, (2, 3, 3)
+    image_token = 39
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Embedding(self.vocabulary, self.width)
+        self.inward = nn.Linear(self.width, 3 * self.width, bias=False)
+        self.outward = nn.Linear(self.width, self.vocabulary)
+
+    def axis(self, _: str) -> list[int]:
+        """Which axis turns each plane, of "q" or of "k"."""
+        return [axis for axis, planes in enumerate(self.sections) for _ in range(planes)]
+
+    def turned(self, x: Tensor, positions: Tensor, of: str) -> Tensor:
+        angle = positions[self.axis(of)].permute(1, 2, 0)[:, None] * 100.0 ** (-torch.arange(8) / 8.0)
+        c, s = angle.cos(), angle.sin()
+        a, b = x.chunk(2, -1)
+        return torch.cat((a * c - b * s, b * c + a * s), -1)
+
+    def forward(
+        self, tokens: Tensor, positions: Tensor, attention_mask: Tensor | None = None, cache: Any = None
+    ) -> Any:
+        b, n = tokens.shape
+        parts = self.inward(self.table(tokens)).view(b, n, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
+        q, k, v = self.turned(parts[0], positions, "q"), self.turned(parts[1], positions, "k"), parts[2]
+        if cache is not None:
+            k, v = torch.cat((cache[0], k), 2), torch.cat((cache[1], v), 2)
+        seen = torch.ones(n, k.shape[2], dtype=torch.bool).tril(k.shape[2] - n)[None, None]
+        if attention_mask is not None:
+            seen = seen & attention_mask.bool()[:, None, None] | torch.eye(k.shape[2], dtype=torch.bool)[-n:]
+        scores = (q @ k.mT / 4).masked_fill(~seen, -torch.inf)
+        return self.outward((scores.softmax(-1) @ v).transpose(1, 2).flatten(2)), (k, v)
+
+    def coordinates(self, tokens: Tensor, grid: Tensor) -> Tensor:
+        at = int((tokens[0] == self.image_token).nonzero()[0])
+        size = tuple(int(each) for each in grid)
+        return self.counted([at, size, tokens.shape[1] - at - math.prod(size)])[:, None]
+
+    def counted(self, spans: list[Any]) -> Tensor:
+        return mrope_positions(spans).T
+
+
+class NoColumns(Told):
+    def axis(self, _: str) -> list[int]:
+        return [min(axis, 1) for axis in super().axis(_)]
+
+
+class KeysOtherwise(Told):
+    def axis(self, of: str) -> list[int]:
+        return [[0, 2, 1][axis] if of == "k" else axis for axis in super().axis(of)]
+
+
+class Exchanged(Told):
+    def axis(self, _: str) -> list[int]:
+        return [[0, 2, 1][axis] for axis in super().axis(_)]
+
+
+class Transposed(Told):
+    def counted(self, spans: list[Any]) -> Tensor:
+        return super().counted(spans)[[0, 2, 1]]
+
+
+class Inside(Told):
+    def counted(self, spans: list[Any]) -> Tensor:
+        at = super().counted(spans)
+        first = len(at[0]) - spans[2]
+        at[:, first:] = torch.arange(spans[0] + 1, spans[0] + 1 + spans[2])
+        return at
+
+
+class Another(Told):
+    """One token more than the text has in a cached step: the past is counted by rows, and not by coordinates."""
+
+    def forward(
+        self, tokens: Tensor, positions: Tensor, attention_mask: Tensor | None = None, cache: Any = None
+    ) -> Any:
+        return super().forward(tokens, positions if cache is None else positions + 1, attention_mask, cache)
+
+
+def told(kind: type[Told], **options: Any) -> Any:
+    with torch.random.fork_rng(devices=[]):
+        return audit(kind(), grid=(3, 4), **options)
+
+
+def test_a_module_that_is_told_positions_is_asked_behind_an_image() -> None:
+    report = told(Told)
+    assert report.passed, str(report.failures)
+    assert {report[name].verdict for name in ("image.places", "image.axes", "future", "left_pad", "step")} == {"pass"}
+    assert "behind an image of 3 by 4 tokens" in report.notes[0]
+    assert audit(Told(), grid=(2, 3, 4), only="image.places")["image.places"].verdict == "pass"
+
+
+@pytest.mark.parametrize(("kind", "row", "said"), [
+    (NoColumns, "image.axes", "Columns of the picture count nowhere, and time and rows do."),
+    (KeysOtherwise, "image.axes", "move along rows and columns: queries and keys take different axes"),
+    (Transposed, "image.places", "Rows and columns are exchanged."),
+    (Inside, "image.places", "Text goes on at 4, inside the image: the image's largest coordinate is 6 (columns)."),
+    (Another, "step", ""),
+])  # fmt: skip
+def test_mistakes_of_three_axes_are_named(kind: type[Told], row: str, said: str) -> None:
+    found = told(kind, only=[row])[row]
+    assert found.verdict == "fails" and said in found.cause, str(found)
+
+
+def test_exchanged_axes_are_named_beside_a_reference() -> None:
+    assert told(Exchanged, only=["image.axes"]).passed  # a model alone cannot show it
+    found = told(Exchanged, only=["image.axes"], reference=Told())["image.axes"]
+    assert found.verdict == "fails" and "Rows and columns are exchanged, beside the reference." in found.cause
+    assert told(Told, only=["image.axes"], reference=Told()).passed
+
+
+def test_a_function_without_coordinates_gets_those_of_m_rope() -> None:
+    model = Told().double()
+    report = audit(
+        lambda tokens, positions: model(tokens, positions)[0], grid=(3, 4), only=["image.places", "image.axes"]
+    )
+    assert [each.verdict.value for each in report] == ["does not apply", "pass"]
+    assert "has no `coordinates`" in report["image.places"].cause
+
+
+class Adapted:
+    """Somebody's own adapter, whose positions are (3, B, L)."""
+
+    takes_positions = takes_mask = True
+    vocabulary = Told.vocabulary
+
+    def __init__(self, kind: type[Told]) -> None:
+        self.module = kind()
+
+    def logits(self, tokens: Tensor, positions: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
+        assert positions is not None and positions.shape == (3, *tokens.shape)
+        return self.module(tokens, positions, mask)[0]
+
+
+def test_an_adapter_is_asked_behind_an_image() -> None:
+    names = ["image.places", "image.axes", "future", "left_pad"]
+    with torch.random.fork_rng(devices=[]):
+        assert audit(Adapted(Told), grid=(3, 4), only=names).passed
+        report = audit(Adapted(NoColumns), grid=(3, 4), only=names)
+    assert [each.name for each in report.failures] == ["image.axes"]
+
+
+def test_positions_of_three_axes_are_made_for_texts_alone() -> None:
+    class Declared(Told):
+        axes = 3
+
+    report = audit(Declared(), only=["shift", "future", "step"])
+    assert report.passed and "Needs positions in each call" in report["step"].cause
+
+
+def test_what_is_no_place_for_an_image_is_refused_by_name() -> None:
+    with pytest.raises(ValueError, match=r"positions \(3, B, L\)"):
+        audit(Transformer(40, layers=1, model_dim=32), grid=(3, 4))
+    with pytest.raises(ValueError, match="rows and columns of the picture's tokens"):
+        audit(Told(), grid=(3,))
+    with pytest.raises(ValueError, match="configuration says how a text's positions are made, and Turning is asked"):
+        audit(Turning(), grid=(4, 6), configuration={"model_type": "llama"})
+
+
+@pytest.mark.models
+def test_a_configuration_is_asked_behind_an_image_too(qwen: Any) -> None:
+    fields = qwen.config.to_dict()
+    other = {**fields["text_config"]["rope_parameters"], "rope_theta": 5e5}
+    assert audit(qwen, grid=(4, 6), only=["angles"])["angles"].verdict == "pass"
+    wrong = {**fields, "text_config": {**fields["text_config"], "rope_parameters": other}}
+    found = audit(qwen, grid=(4, 6), only=["angles"], configuration=wrong)["angles"]
+    assert found.verdict == "fails" and "10,000, and not 500,000" in found.cause, str(found)

@@ -13,8 +13,12 @@ import pytest
 import torch
 from torch import Tensor
 
+from posenc import alibi_slopes, t5_bucket
 from posenc.audit import identify
 from posenc.audit.adapters.protocol import Unfit
+from posenc.audit.identification import given
+from posenc.audit.identification.biases import FoundBias
+from posenc.audit.identification.panel import answer as panel_answer
 from posenc.audit.identification.rotation import NAMES, WHO, FoundRotation
 from posenc.schemes.scaling import dynamic_ntk, interpolate, llama3, ntk, yarn
 from tests.test_identify import F64, POS, SCALED, WRONG, draw, freq, mirrored, mixed, turn
@@ -160,6 +164,92 @@ def dumps() -> dict[str, Arrays]:
     return found
 
 
+def on_pairs(cost: Tensor, seen: Tensor | None = None) -> Tensor:
+    """A bias (H, L, L) with -inf where a key is not seen."""
+    return cost if seen is None else cost.masked_fill(~seen, -math.inf)
+
+
+def biases() -> dict[str, Arrays]:
+    """Biases, masks and scores by name."""
+    n = 48
+    i, j = torch.arange(n)[:, None], torch.arange(n)[None]
+    past, gap = j <= i, (i - j).double()
+    slopes = {h: alibi_slopes(h, dtype=F64)[:, None, None] for h in (1, 4, 6, 8)}
+    line = {h: on_pairs(-slope * gap, past) for h, slope in slopes.items()}
+    far = torch.arange(150)[None] - torch.arange(150)[:, None]
+    tables = {b: draw(b, 3, seed=b) for b in (32, 16, 8)}
+
+    def steps(buckets: int, reach: int, both: bool, off: Tensor = far) -> Tensor:
+        return tables[buckets][t5_bucket(off, buckets, reach, both)].permute(2, 0, 1)
+
+    found = {f"alibi of {h} heads": {"bias": bias} for h, bias in line.items()}
+    found |= {
+        "alibi, both sides": {"bias": -slopes[8] * gap.abs()},
+        "alibi, future rewarded": {"alibi": -slopes[4] * gap},
+        "alibi, other sign": {"bias": on_pairs(slopes[4] * gap, past)},
+        "alibi by keys, as BLOOM": {"bias": on_pairs(slopes[8] * j, past).float()},
+        "alibi in bfloat16": {"bias": line[4].bfloat16()},
+        "alibi with finfo.min": {"attention_bias": line[4].float().clamp(min=torch.finfo(torch.float32).min)},
+        "alibi by the paper": {"bias": on_pairs(-(2 ** (-8 * torch.arange(1, 7) / 6.0))[:, None, None] * gap, past)},
+        "alibi, a shard": {"bias": -alibi_slopes(16, dtype=F64)[4:8, None, None] * gap.abs()},
+        "alibi, heads in another order": {"bias": line[8].flip(0)},
+        "alibi of a rule that nobody has": {"bias": on_pairs(-draw(4, 1, 1).abs() * gap, past)},
+        "alibi, queries late": {"bias": line[4][:, -20:]},
+        "alibi of two texts": {"bias": torch.stack((line[4], line[4]))},
+        "t5 past": {"position_bias": steps(32, 128, False).masked_fill(far > 0, -math.inf)},
+        "t5 both": {"position_bias": steps(32, 128, True).float()},
+        "t5 both, 16 to 64": {"bias": steps(16, 64, True)},
+        "t5 past, 8 to 20": {"bias": steps(8, 20, False)},
+        "t5 short": {"bias": steps(32, 128, True, j - i)},
+        "cubes": {"bias": (gap**3)[None]},
+        "drawn": {"bias": draw(2, 24, 24)},
+        "nothing": {"bias": torch.zeros(2, 12, 12)},
+        "causal": {"mask": past},
+        "a window": {"attn_mask": past & (gap < 8)},
+        "a window, both sides": {"mask": (gap <= 5) & (gap >= -3)},
+        "ahead alone": {"mask": gap >= -3},
+        "chunks": {"mask": past & (i // 7 == j // 7)},
+        "chunks, both": {"mask": i // 7 == j // 7},
+        "padding": {"mask": past & (j != 3)},
+        "heads hide other keys": {"mask": torch.stack((past, gap < 4))},
+        "an array without a name": {"arr_0": line[4]},
+    }
+    q = 3 * draw(4, n, n, seed=4)
+    for dtype in (F64, torch.float32, torch.float16, torch.bfloat16):
+        before, after = q.to(dtype), (q + line[4]).to(dtype)
+        found[f"scores in {dtype}"] = {"scores_before": before, "scores_after": after}
+    far_q, stepped = 3 * draw(3, 150, 150, seed=5), steps(32, 128, True)
+    found |= {
+        "scores, hidden before": {"scores_before": on_pairs(q, past), "scores_after": q + line[4]},
+        "scores of t5": {"scores_before": far_q.float(), "scores_after": (far_q + stepped).float()},
+        "scores of t5 in float16": {"scores_before": far_q.half(), "scores_after": (far_q + stepped).half()},
+        "scores and no bias": {"scores_before": q.float(), "scores_after": ((q.float() + 1) - 1)},
+        "scores with q·k": {"bias": q + line[4]},
+        "scores of two texts": {
+            "scores_before": torch.stack((q, q.flip(1))).float(),
+            "scores_after": torch.stack((q + line[4], q.flip(1) + line[4])).float(),
+        },
+    }  # fmt: skip
+    return found
+
+
+def wrong_biases() -> dict[str, Arrays]:
+    q, small = draw(4, 20, 20), 0.002 * torch.arange(20).double()
+    return {
+        "NaN in a bias": {"bias": torch.full((4, 4), math.nan)},
+        "an infinity": {"bias": torch.full((4, 4), math.inf)},
+        "no matrix": {"bias": torch.zeros(3)},
+        "more keys than queries": {"bias": torch.zeros(2, 9, 5)},
+        "texts that differ": {"bias": draw(2, 1, 6, 6)},
+        "all hidden": {"mask": torch.zeros(6, 6, dtype=torch.bool)},
+        "zeros and ones": {"mask": torch.ones(6, 6).tril().long()},
+        "a complex bias": {"bias": torch.zeros(4, 4, dtype=torch.complex128)},
+        "scores of two shapes": {"scores_before": q, "scores_after": q[:, :4]},
+        "scores as whole numbers": {"scores_before": q.long(), "scores_after": q.long()},
+        "lost in rounding": {"scores_before": q.bfloat16(), "scores_after": (q + small).bfloat16()},
+    }
+
+
 def wrong() -> dict[str, Arrays]:
     x = draw(2, 4, 24, 64)
     found = {
@@ -181,11 +271,12 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any
 
     folder = tmp_path_factory.mktemp("dumps")
     (folder / "words.json").write_text(json.dumps({"who": WHO, "names": NAMES}))
-    for name, arrays in {**dumps(), **{f"wrong {name}": each for name, each in wrong().items()}}.items():
+    refused = {f"wrong {name}": each for name, each in (wrong() | wrong_biases()).items()}
+    for name, arrays in {**dumps(), **biases(), **refused}.items():
         kinds = {each.dtype for each in arrays.values()}
         if torch.bfloat16 in kinds or (len(name) % 2 and torch.complex128 not in kinds):
             same = {key: each.contiguous() for key, each in arrays.items()}
-            if len({each.data_ptr() for each in same.values()}) < 3:
+            if len({each.data_ptr() for each in same.values()}) < len(same):
                 same = {key: each.clone() for key, each in same.items()}
             SAVED.save_file(same, folder / f"{name}.safetensors")
         else:
@@ -234,7 +325,26 @@ def test_a_page_says_what_identify_says(asked: tuple[Path, dict[str, Any]], name
     near(answer["found"], wanted, name)
 
 
-@pytest.mark.parametrize("name", wrong())
+@pytest.mark.parametrize("name", biases())
+def test_a_page_says_of_a_bias_what_identify_says(asked: tuple[Path, dict[str, Any]], name: str) -> None:
+    folder, answers = asked
+    path = file_of(folder, name)
+    answer, found = answers[path.name], identify(path)
+    assert isinstance(found, FoundBias) and "error" not in answer, answer
+    assert answer["said"] == list(found.sentences)
+    wanted = found.to_dict()
+    if wanted["residual"] < 1e-12:  # rounding of the computation itself, in another order
+        assert answer["found"].pop("residual") < 1e-12
+        wanted.pop("residual")
+    near(answer["found"], wanted, name)
+    shown = panel_answer(*given.chosen(given.read(path)))
+    near(answer["curve"]["offsets"], shown["curve"]["offsets"], name)
+    one, other = (torch.tensor(each["curve"]["logits"], dtype=F64) for each in (answer, shown))
+    torch.testing.assert_close(one, other)
+    assert bool(one.isfinite().all())
+
+
+@pytest.mark.parametrize("name", wrong() | wrong_biases())
 def test_a_page_refuses_what_identify_refuses_in_the_same_words(asked: tuple[Path, dict[str, Any]], name: str) -> None:
     folder, answers = asked
     path = file_of(folder, f"wrong {name}")

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from posenc import frequencies, rotate
+from posenc import alibi_slopes, frequencies, rotate
 from posenc._explore.panel import STATIC
 from posenc.audit import identifier, identify
 from posenc.audit.errors import first_line
@@ -28,7 +28,14 @@ def sample(base: float, layout: Any, seed: int = 0) -> tuple[torch.Tensor, ...]:
     return x, rotate(x.double(), POS, frequencies(64, base, dtype=F64), layout=layout).float(), POS
 
 
-SAMPLES = {"halves": sample(500_000.0, "half"), "neighbours": sample(10_000.0, "interleaved", 1)}
+SCORES = draw(4, 20, 20).float()
+COSTS = (torch.arange(20) - torch.arange(20)[:, None]) * alibi_slopes(4)[:, None, None]
+HIDDEN = torch.full((20, 20), -torch.inf).triu(1)
+SAMPLES: dict[str, Any] = {
+    "halves": sample(500_000.0, "half"),
+    "neighbours": sample(10_000.0, "interleaved", 1),
+    "a bias": (SCORES, SCORES + COSTS + HIDDEN),
+}
 
 
 @pytest.fixture(scope="module")
@@ -85,6 +92,11 @@ def test_a_sample_is_read_by_mouse_and_by_keyboard(panel: Any) -> None:
     assert panel.get_by_role("button", name="halves").get_attribute("aria-pressed") == "true"
     panel.keyboard.press("Shift+Tab")
     assert panel.evaluate("document.activeElement.type") == "file"
+    panel.get_by_role("button", name="a bias").click()
+    assert answered(panel, "a-bias.npz") == ""
+    assert said(panel) == list(identify(SAMPLES["a bias"]).sentences)
+    assert "each of 4 heads, from j − i = -19 to 0" in panel.locator(".pe-costs").get_attribute("aria-label")
+    assert "all keys behind itself and 0 ahead" in panel.locator(".pe-window").get_attribute("aria-label")
 
 
 def test_files_are_read_and_nothing_leaves_the_page(panel: Any, tmp_path: Path) -> None:
@@ -129,6 +141,13 @@ def test_names_that_say_nothing_are_asked_for(panel: Any, tmp_path: Path) -> Non
         panel.get_by_label(label).select_option(name)
     panel.wait_for_selector(".pe-found .pe-said")
     assert "Base 500,000" in said(panel)[1]
+    np.savez(tmp_path / "odd.npz", a=SCORES.numpy(), b=(SCORES + COSTS).numpy())
+    drop(panel, tmp_path / "odd.npz")
+    assert "has a, b, and none" in answered(panel, "odd.npz")
+    panel.get_by_label("what the file holds").select_option("scores around a bias")  # two arrays, taken in their order
+    panel.wait_for_selector(".pe-found .pe-said")
+    assert "ALiBi: 4 heads" in said(panel)[0] and "Keys of the future are rewarded" in said(panel)[1]
+    assert not panel.get_by_label("order of axes").is_visible() and not panel.get_by_label("positions").is_visible()
 
 
 def test_an_order_of_axes_that_could_be_either_is_asked_for(panel: Any, tmp_path: Path) -> None:
@@ -259,8 +278,16 @@ def test_a_kernel_answers_the_same_panel(tmp_path: Path, browser: Any) -> None:
     page.close()
 
 
+def test_a_bias_may_be_the_first_sample(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("POSENC_BOOK", "1")
+    page = identifier({"a bias": SAMPLES["a bias"]})._repr_mimebundle_()["text/html"]
+    assert "ALiBi: 4 heads" in page and "What a distance costs" in page
+
+
 def test_a_panel_without_samples_is_refused() -> None:
     with pytest.raises(ValueError, match="samples is empty"):
         identifier({})
+    with pytest.raises(ValueError, match="a sample has 4 arrays"):
+        identifier({"four": (SCORES, SCORES, SCORES, SCORES)})
     with pytest.raises(ValueError, match="no channel turns"):
         identifier({"still": (draw(24, 64), draw(24, 64), torch.arange(24))})

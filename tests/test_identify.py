@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from posenc import ALiBi, RoPE, T5Bias, XPos, alibi_slopes, frequencies, rotate
+from posenc import ALiBi, RoPE, T5Bias, XPos, alibi_slopes, frequencies, rotate, t5_bucket
 from posenc.audit import identify
 from posenc.audit.identification.biases import FoundBias
 from posenc.audit.identification.rotation import FoundRotation
@@ -455,6 +455,37 @@ def test_t5(buckets: int, reach: int, both: bool) -> None:
     unused = buckets // 2 if both else None  # the first bucket of the future
     rows = [n for n in range(buckets) if n != unused]
     torch.testing.assert_close(table[rows], (bias.table - bias.table[0]).detach()[rows], atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize("dtype", [F64, torch.float32, torch.float16, torch.bfloat16])
+def test_scores_before_and_after_tell_what_was_added(dtype: torch.dtype) -> None:
+    n, slopes = 40, alibi_slopes(4, dtype=F64)
+    i, j = torch.arange(n)[:, None], torch.arange(n)
+    before = 3 * draw(2, 4, n, n)
+    after = (before - slopes[:, None, None] * (i - j)).masked_fill(j > i, -math.inf)
+    r = identify((before.to(dtype), after.to(dtype)))
+    assert (r.kind, r.sign, r.ahead, r.back, r.rule) == ("alibi", 1, 0, None, "the authors' rule")
+    torch.testing.assert_close(torch.tensor(r.slopes, dtype=F64), slopes, rtol=5e-2, atol=1e-3)
+    assert ("Rounding to" in str(r)) == (dtype in (torch.float16, torch.bfloat16))
+    late = identify({"scores_before": before[0, :, -9:].to(dtype), "scores_after": after[0, :, -9:].to(dtype)})
+    assert late.kind == "alibi" and late.sign == 1
+
+
+def test_scores_of_t5_and_those_that_tell_nothing() -> None:
+    n = 150
+    gap = torch.arange(n) - torch.arange(n)[:, None]
+    steps = draw(32, 3)[t5_bucket(gap, bidirectional=True)].permute(2, 0, 1)
+    before = 3 * draw(3, n, n)
+    r = identify((before.half(), (before + steps).half()))
+    assert (r.kind, r.buckets, r.reach, r.symmetric) == ("t5", 32, 128, True)
+    assert identify((before.float(), (before.float() + 1) - 1)).kind == "none"
+    assert "scores with q·k in them" in str(identify(before + steps))
+    with pytest.raises(ValueError, match="in bfloat16 the same distance differs by"):
+        identify((before.bfloat16(), (before + steps / 200).bfloat16()))
+    with pytest.raises(ValueError, match="scores_after"):
+        identify({"scores_before": before})
+    with pytest.raises(ValueError, match="0 and 1 in int64"):
+        identify(torch.ones(9, 9, dtype=torch.long).tril())
 
 
 @pytest.mark.parametrize(("back", "ahead"), [(7, 0), (4, 4), (3, 1), (None, 0), (None, None), (0, 0)])

@@ -6,7 +6,7 @@ With `--kind encoder` and `--kind encoder-decoder` those are asked, by the names
 of its own.
 
 Each architecture is built tiny, gets random weights, and is asked all questions of the audit. Child processes do it, so
-that one that hangs or dies costs its own row; results of a run that was stopped are kept, and the same command goes on.
+that one that hangs or dies costs its own row. Each row is kept as soon as it is there, and the same command goes on.
 """
 
 from __future__ import annotations
@@ -36,8 +36,10 @@ FILES = {
 }
 """Where the rows of each kind are."""
 KEPT = Path(__file__).with_name(FILES["causal"])
-PART = Path("_build/census.jsonl")  # rows of a run that was stopped
+PARTS = {kind: Path("_build", file).with_suffix(".jsonl") for kind, file in FILES.items()}
+"""Where the rows of a run that was stopped are: a file for each kind, so that one kind's run ends no other's."""
 SECONDS = 120.0  # for one architecture, with all that a busy machine adds
+ONE = 40.0  # for one question, likewise
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -56,7 +58,7 @@ def main(arguments: list[str] | None = None) -> int:
     for note in version_note():
         print(f"census: {note}", file=sys.stderr)
     names = args.names or known
-    part, out = Path(args.part), Path(args.out or OUT / FILES[args.kind])
+    part, out = Path(args.part or PARTS[args.kind]), Path(args.out or OUT / FILES[args.kind])
     done = {} if args.fresh else kept(part)
     try:
         rows = run([name for name in names if name not in done], args.jobs, args.seconds, part)
@@ -89,7 +91,7 @@ def parser() -> argparse.ArgumentParser:
     )
     command.add_argument("--seconds", type=float, default=SECONDS, help=f"for one architecture (default: {SECONDS:g})")
     command.add_argument("--out", help=f"where results go (default: a file of each kind in {OUT})")
-    command.add_argument("--part", default=str(PART), help=f"where they are kept meanwhile (default: {PART})")
+    command.add_argument("--part", help="where rows are kept meanwhile (default: a file of each kind in _build)")
     command.add_argument("--date", default=datetime.date.today().isoformat(), help="of the run (default: today)")
     command.add_argument("--fresh", action="store_true", help="begin anew, whatever a stopped run has kept")
     command.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
@@ -114,7 +116,7 @@ def one(name: str) -> dict[str, Any]:
         return {"name": name, "not_run": str(error)}
     fields = model_made.model.config.to_dict()
     reading = read_config(fields)
-    report = audit(model_made.model, more=True, configuration=reading)
+    report = audit(model_made.model, more=True, configuration=reading, seconds=ONE)
     tests = {
         finding.name: [finding.verdict.value, rounded(finding.off), *_words(finding)] for finding in report.findings
     }

@@ -21,7 +21,7 @@ from posenc._explore.page import escaped
 STATIC = Path(__file__).parent / "static"
 LARGE = 60_000  # characters of graphs that a page does not hold itself
 DATA = re.compile(r'(?<=class="pe-data">)(.*?)(?=</script>)', re.DOTALL)
-SHIPPED = ("page.js", "identify.js", "runtime.js", "runtime.wasm.gz", "style.css", "licences.txt")
+SHIPPED = ("page.js", "dumps.js", "identify.js", "runtime.js", "runtime.wasm.gz", "style.css", "licences.txt")
 
 
 def setup(app: Any) -> dict[str, Any]:

@@ -117,13 +117,13 @@ def parser() -> argparse.ArgumentParser:
 
 def _list() -> int:
     from posenc.audit.checks import CHECKS
+    from posenc.audit.images import behind, told
     from posenc.audit.images.asked import QUESTIONS
-    from posenc.audit.images.behind import NAME, QUESTION
 
     for check in CHECKS.values():
         if not check.partner:
             print(f"{check.name:17} {check.question}{' (more)' if check.more else ''}")
-    for name, question in {**QUESTIONS, NAME: QUESTION}.items():
+    for name, question in {**QUESTIONS, behind.NAME: behind.QUESTION, told.NAME: told.QUESTION}.items():
         print(f"{name:17} {question} (--grid)")
     return PASSED
 

@@ -100,6 +100,12 @@ class Probe:
             raise Unfit(_wrong(tokens, out))
         return out
 
+    def alone(self, tokens: Tensor) -> Tensor:
+        """Logits of texts without what an adapter puts before them, such as a picture: for looks into attention."""
+        self.in_time()
+        made = getattr(self.adapter, "logits_alone", None)
+        return self.logits(tokens) if made is None else logits_of(ask(made, tokens))
+
     def run(
         self,
         sizes: Sequence[int],

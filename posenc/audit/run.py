@@ -27,6 +27,9 @@ from posenc.audit.images.asked import image_audit
 from posenc.audit.images.behind import NAME as PLACES
 from posenc.audit.images.behind import places
 from posenc.audit.images.pictures import takes_images
+from posenc.audit.images.told import NAME as AXES
+from posenc.audit.images.told import Told, is_told
+from posenc.audit.images.told import axes as image_axes
 from posenc.audit.measures import Measures
 from posenc.audit.probe import ENDS, Probe
 from posenc.audit.report import Report
@@ -88,21 +91,23 @@ def audit(
         seconds: How long one test may take. Default: 8.0.
         progress: Called before each test with its name, its number from 0, and how many there are.
         configuration: What the model should be: a dict, a path or a `Reading`, as `read_config` takes and returns them.
-            Default: for a model of transformers the angles, windows and rotating layers of its `config`.
+            An image model refuses it. Default: for a model of transformers the angles, windows and rotating layers of
+            its `config`.
         causal: True for a decoder, whose tokens see only what lies before them, and False for an encoder. Default: what
             the model's configuration says, or its attribute `causal`; where nobody says it, whether a later token
             changes earlier logits decides.
         vocabulary: How many different tokens there are. Default: what the model itself tells.
         grid: Of a model that takes images, rows and columns of patches, such as (4, 6): its tests are called
             "image.rows" and so on. A language model of transformers with M-RoPE is asked about texts behind an image of
-            this grid, and behind a video where there are three numbers, frames first. Default: no image.
+            this grid, and behind a video where there are three numbers, frames first; so is any other model that is
+            told positions (3, B, L), whose picture has one token for each of the grid. Default: no image.
 
     Returns:
         The report.
 
     Raises:
-        ValueError: If the model cannot be called, returns no logits, needs an image and no grid is given, or there is
-            no test of a name.
+        ValueError: If the model cannot be called, returns no logits, needs an image and no grid is given, takes images
+            alone and gets a configuration, or there is no test of a name.
 
     Example:
         >>> from posenc import Transformer
@@ -122,9 +127,14 @@ def audit(
                 if grid is None:
                     _no_image(model)
                     report = _whole(model, only, *rest)
-                elif _reads(model):
+                elif _reads(model) or is_told(model):
                     report = _behind(model, tuple(int(each) for each in grid), only, *rest)
                 else:
+                    if configuration is not None:
+                        raise Unfit(
+                            f"configuration says how a text's positions are made, and {_name(model)} is asked about "
+                            "images alone: leave it out, or give a reference, which it is compared with"
+                        )
                     report = image_audit(
                         model, grid, only=only, reference=reference, seed=seed, tolerance=tolerance,
                         randomise=_new_weights(module_of(model), randomise),
@@ -163,19 +173,57 @@ def _behind(
     more: bool,
     configuration: Any,
     reference: Any,
-    *rest: Any,
+    causal: bool | None,
+    randomise: bool | str,
+    progress: Callable[[str, int, int], None] | None,
+    options: dict[str, Any],
+    vocabulary: int | None,
 ) -> Report:
     """The report of a language model about texts behind a picture, and about its positions there."""
-    made = importlib.import_module("posenc.audit.adapters.hf.behind").Behind
-    adapter = made(copied(model), grid)
-    asked = [name for name in only or [] if name != PLACES]
-    row = [places(adapter, torch.arange(8)[None] % adapter.vocabulary)] if only is None or PLACES in only else []
+    beside = None if reference is None else _before(reference, grid, vocabulary)
+    adapter = _before(model, grid, vocabulary)
+    rows: dict[str, Callable[[], Finding]] = {
+        PLACES: lambda: places(adapter, torch.arange(8)[None] % adapter.vocabulary)
+    }
+    if isinstance(adapter, Told):
+        rows[AXES] = lambda: _axes(adapter, beside, randomise, options)
+    asked = [name for name in only or [] if name not in rows]
+    found = [row() for name, row in rows.items() if only is None or name in only]
     if only is not None and not asked:
-        return Report(tuple(row), {"model": _name(model), "grid": _words(grid)})
-    beside = None if reference is None else made(reference, grid)
-    report = _whole(adapter, asked or None, more, configuration, beside, *rest)
-    note = f"Texts stand behind {'an image' if len(grid) == 2 else 'a video'} of {_words(grid)} patches."
-    return Report((*row, *report.findings), report.facts | {"grid": _words(grid)}, (note, *report.notes))
+        return Report(tuple(found), {"model": _name(model), "grid": _words(grid)})
+    told = _config_of(model) if configuration is None else configuration
+    report = _whole(
+        adapter, asked or None, more, told, beside, causal, randomise, progress, options, adapter.vocabulary
+    )
+    size = f"{_words(grid)} {'tokens' if isinstance(adapter, Told) else 'patches'}"
+    note = f"Texts stand behind {'an image' if len(grid) == 2 else 'a video'} of {size}."
+    facts = report.facts | {"model": _name(model), "grid": _words(grid)}
+    return Report((*found, *report.findings), facts, (note, *report.notes))
+
+
+def _before(model: Any, grid: tuple[int, ...], vocabulary: int | None) -> Any:
+    """An adapter that puts a picture before each text."""
+    try:
+        own = model if module_of(model) is None else copied(model)
+    except Uncopied:  # the report says so
+        own = model
+    if of_transformers(model):
+        return importlib.import_module("posenc.audit.adapters.hf.behind").Behind(own, grid)
+    return Told(own, grid, vocabulary)
+
+
+def _axes(adapter: Told, reference: Told | None, randomise: bool | str, options: Mapping[str, Any]) -> Finding:
+    """The row about each axis, asked of a copy with new weights, and beside a reference with the same."""
+    source = Source(adapter)
+    if _new_weights(adapter.module, randomise):
+        source.seed = options["seed"]
+    other = None if reference is None else Source(reference)
+    if _unlike(source, other):
+        source.seed = other = None
+    with quiet(io.StringIO()):
+        probe = _probe(source, [], **options)
+        beside: Any = None if other is None else _with_weights(other, probe)
+    return image_axes(probe.adapter, probe.x, options["tolerance"], beside)  # type: ignore[arg-type]
 
 
 def _words(grid: tuple[int, ...]) -> str:

@@ -2,7 +2,6 @@
 // The panel in a built page: the graph exported from the torch function computes, with no kernel and no network.
 
 import { decode, unpacked, write } from "./dom.js";
-import { openDumps } from "./dump/page.js";
 import { hire } from "./hire.js";
 import { openLearning } from "./learn/page.js";
 import { Pace } from "./pace.js";
@@ -261,7 +260,8 @@ function start() {
   document.querySelectorAll("figure.pe-panel:not(.pe-learn, .pe-dump)").forEach(open);
   const learning = /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll("figure.pe-learn"));
   for (const root of learning) (root.classList.contains("pe-reading") ? openPlaying : openLearning)(root, { load, here: mainThread, graphsOf });
-  for (const root of /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll("figure.pe-dump"))) openDumps(root, script);
+  const dumps = /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll("figure.pe-dump"));
+  if (dumps.length) script("dumps.js").then(() => { for (const root of dumps) globalThis.posencOpenDumps(root, script); }, () => {}); // else the still picture stays
   /** @type {NodeListOf<HTMLAnchorElement>} */ (document.querySelectorAll("a[href*='#explore-']")).forEach(follow);
 }
 

@@ -244,6 +244,7 @@ declare global {
   var posencDesks: Record<"trainings" | "readings", Desk>;
   var posencWasm: string | undefined;
   var posencGraphs: Record<string, Record<string, string>> | undefined;
+  var posencOpenDumps: typeof import("./dump/page.js").openDumps;
   var posencIdentify: (scope: typeof globalThis) => void;
   var posencDumps: typeof import("./dump/work.js") | undefined;
 

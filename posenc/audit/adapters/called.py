@@ -26,7 +26,7 @@ MASKS = {  # what real tokens are marked with, where forward has an argument of 
     "src_key_padding_mask": torch.bool,
 }
 TURNED = ("mask", "key_padding_mask", "src_key_padding_mask")  # names under which True may as well mean padding
-DECLARED = {"causal": bool, "recurrent": bool, "packs": bool, "scheme": str, "scales": str}
+DECLARED = {"causal": bool, "recurrent": bool, "packs": bool, "scheme": str, "scales": str, "axes": int}
 DOUBLE = re.compile("[Dd]ouble|float64")  # in what a kernel says that has no float64
 LENGTHS = (2, 24, 16, 32, 64)  # tried in turn, until a model can be called
 COUNTS = ("max_new_tokens", "new_tokens", "num_new_tokens", "max_tokens", "num_tokens", "steps")
@@ -38,20 +38,22 @@ STATES = ("past_key_values", "past_kv", "kv_cache", "cache", "past", "state", "l
 class Called:
     """The adapter of a module or function, by the names that its signature has for positions, mask and cache.
 
-    Positions go in as (B, L), or as (L,) where the model takes those only. If the module has methods `step`, `reorder`
-    or `crop`, they are used, and so is a `generate` that takes tokens and how many to add. Otherwise a cache is an
-    argument of forward named as in `STATES`, and comes back beside the logits. Positions or a mask that forward needs
-    are made, and `targets` are given if there is one row of logits without.
+    Positions go in as (B, L), or as (L,) where the model takes those only; as (axes, B, L), the same number on each
+    axis, where a model has several. If the module has methods `step`, `reorder` or `crop`, they are used, and so is a
+    `generate` that takes tokens and how many to add. Otherwise a cache is an argument of forward named as in `STATES`,
+    and comes back beside the logits. Positions or a mask that forward needs are made, and `targets` are given if there
+    is one row of logits without.
 
     Args:
         model: A module, a function, or a method of a module.
         vocabulary: How many different tokens there are. Default: what the model itself tells, by its logits and tables.
+        axes: How many axes positions have, as with M-RoPE. Default: what the model's attribute `axes` says, or 1.
 
     Raises:
         ValueError: If it cannot be called with tokens alone, or returns no logits.
     """
 
-    def __init__(self, model: Callable[..., Any], vocabulary: int | None = None) -> None:
+    def __init__(self, model: Callable[..., Any], vocabulary: int | None = None, axes: int | None = None) -> None:
         self.model = model
         self.module = module_of(model)
         function = model.forward if isinstance(model, nn.Module) else model
@@ -77,9 +79,11 @@ class Called:
         self.reorder = given.reorder if own["reorder"] and own["step"] else None
         self.crop = given.crop if own["crop"] and own["step"] else None
         self.logits_of_embeddings = self._of_embeddings if "inputs_embeds" in names and self._table() else None
+        self.axes = 1
         for name, expected in DECLARED.items():
             if isinstance(value := getattr(given, name, None), expected):
                 setattr(self, name, value)
+        self.axes = axes or self.axes
         self.vocabulary = vocabulary or self._vocabulary()
 
     def logits(self, tokens: Tensor, positions: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
@@ -94,6 +98,8 @@ class Called:
         """What the model returns, with what it cannot do without."""
         if self.position_name in self.required and self.position_name not in given:
             count = _count(tokens)
+            if self.axes > 1:
+                return self._called(tokens, given | self._positions(count.expand_as(tokens), self.position_name))
             if self.rows is None:
                 try:
                     logits_of(ask(self.model, tokens, **given, **{self.position_name: count.expand_as(tokens)}))
@@ -143,6 +149,8 @@ class Called:
         given: dict[str, Any] = {}
         given |= self._positions(positions, self.position_name) | self._mask(mask, self.mask_name)
         given |= {"use_cache": True} if self.use_cache else {}
+        if state is not None and self.position_name in self.required and self.position_name not in given:
+            raise Refused("needs positions in each call, and counts none on from its cache")
         out = self._called(tokens, given | {str(self.state_name): state})
         logits = logits_of(out)
         kept = getattr(out, str(self.state_name), None)
@@ -176,6 +184,8 @@ class Called:
             return {}
         if name is None:
             raise Refused(f"{where} takes no positions".strip())
+        if self.axes > 1:
+            return {name: positions if positions.ndim == 3 else positions.expand(self.axes, *positions.shape)}
         if self.rows is False:
             if len(positions) > 1 and not bool((positions == positions[:1]).all()):
                 raise Refused("takes one row of positions for the whole batch")
@@ -192,7 +202,7 @@ class Called:
 
     def _settle(self, tokens: Tensor, positions: Tensor | None, mask: Tensor | None) -> None:
         """Finds the form in which the model takes positions and masks, at their first use."""
-        if positions is not None and self.takes_positions and self.rows is None:
+        if positions is not None and self.takes_positions and self.rows is None and self.axes == 1:
             self.rows = self._best(
                 tokens,
                 {True: positions[:1].expand_as(tokens) * 0 + _count(tokens), False: _count(tokens)},

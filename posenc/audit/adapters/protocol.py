@@ -51,10 +51,13 @@ class Adapter(Protocol):
     - `causal`, `recurrent`, `packs`: True or False where it is known that tokens do not see ahead, that a state passes
       through padding too, and that documents are separated by positions that restart. `causal_why` says in words who
       says so, `pads` what padding does to a text that no mask undoes, and `pads_right` that padding belongs after it.
+    - `axes`: 3 where positions are (3, B, L), as with M-RoPE; a text without a picture has the same number on each.
+      `coordinates(tokens, grid) -> (3, B, L)` makes them, where `image_token` stands for each token of a picture of
+      grid (t, h, w).
     - `scheme`: "relative", "absolute" or "none". `scales`: in words, what scores depend on besides distances, such as
       "a temperature that grows with the position".
 
-    A module or its class may have those of the last two points as attributes, and `adapt` finds them.
+    A module or its class may have those of the last three points as attributes, and `adapt` finds them.
 
     Example:
         >>> from posenc import Transformer

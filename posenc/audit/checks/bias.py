@@ -21,7 +21,7 @@ def bias(p: Probe) -> Outcome:
     if reading is None or not (reading.slopes or reading.buckets):
         raise Refused("no configuration names slopes or buckets")
     with Attention(p.n) as look:
-        p.logits(p.text(p.n, batch=TEXTS, seed=12))
+        p.alone(p.text(p.n, batch=TEXTS, seed=12))
     if not look.layers:
         raise Refused("no attention in torch was seen")
     found = []

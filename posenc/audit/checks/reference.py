@@ -87,7 +87,7 @@ def angles(p: Probe) -> Outcome:
     if not p.angles:
         raise Refused("the configuration names no angles")
     with Turns(p.n) as turns:
-        p.logits(p.x)
+        p.alone(p.x)
     if not turns.rates:
         raise Refused("takes no cosine of positions in forward: its table was made before, or nothing rotates")
     worst, wrong = 0.0, []

@@ -77,9 +77,9 @@ def schedule(p: Probe) -> Outcome:
 
 def _seen(p: Probe) -> list[Layered]:
     with Attention(p.n) as turning:
-        p.logits(words(p.low, p.adapter.vocabulary, p.n).to(p.device))
+        p.alone(words(p.low, p.adapter.vocabulary, p.n).to(p.device))
     with Attention(p.n) as looking:
-        p.logits(p.x)
+        p.alone(p.x)
     out = []
     for still, looked in zip(turning.layers, looking.layers, strict=False):
         turns, rates = _turn(still)

@@ -31,7 +31,9 @@ def identify(what: Any, dim: int | None = None, *, heads: str | None = None) -> 
         what: A function `(x, positions) -> x'` with its `dim`; or `(before, after, positions)`; or a dict, a `.npz` or
             a `.safetensors` with arrays of these names. Vectors are (L, d), (B, H, L, d) or (B, L, H, d), positions
             (L,), (B, L), or (A, B, L) for A axes. For a bias, a tensor (H, L, L) or (L, L), boolean or with -inf where
-            keys are hidden; a function `(q_positions, k_positions)` of it; a score function of flex attention,
+            keys are hidden; scores before and after it, a pair (before, after) of tensors (H, Lq, Lk), whose queries
+            are the last of the keys; a file or a dict with `bias`, or with `scores_before` and `scores_after`; a
+            function `(q_positions, k_positions)` of it; a score function of flex attention,
             `(score, b, h, q_idx, kv_idx)`; or an encoding of posenc.
         dim: Channels of a head, which a function of vectors needs.
         heads: "first" for (B, H, L, d), "last" for (B, L, H, d). Default: recognised.
@@ -61,13 +63,14 @@ def _asked(what: Any, dim: int | None, heads: str | None) -> Found:
     if isinstance(what, str | os.PathLike):
         what = given.read(what)
     if isinstance(what, Mapping):
-        if "bias" in what:
-            return biases.bias_of(what["bias"])
-        what = given.triple(what)
+        kind, found = given.chosen(what)
+        return of_arrays(kind, found, heads)
+    if isinstance(what, tuple | list) and len(what) == 2:
+        return of_arrays("scores", list(what), heads)
     if isinstance(what, tuple | list) and len(what) == 3:
-        return _clearest(given.dump(what[0], what[1], what[2], heads))
+        return of_arrays("rotation", list(what), heads)
     if isinstance(what, Tensor) or hasattr(what, "__array__"):
-        return biases.bias_of(what)
+        return of_arrays("bias", [what], heads)
     if not callable(what) and not hasattr(what, "score_bias"):
         raise Unfit(
             f"{type_name(what)} is no rotation: give a function (x, positions) with dim=…, (before, after, positions), "
@@ -81,6 +84,19 @@ def _asked(what: Any, dim: int | None, heads: str | None) -> Found:
     if dim is None:
         raise Unfit("a function takes dim as well, the channels of a head: identify(function, dim=64)")
     return _of_texts(given.called(what, dim, heads))
+
+
+def of_arrays(kind: str, arrays: list[Any], heads: str | None = None) -> Found:
+    """What a dump is, of a kind in `given.KINDS`, whose arrays are in that order."""
+    if kind == "rotation":
+        before, after, positions = arrays
+        return _clearest(given.dump(before, after, positions, heads))
+    return matrix_of(kind, arrays).found()
+
+
+def matrix_of(kind: str, arrays: list[Any]) -> biases.Matrix:
+    """The bias of scores before and after, or of one matrix."""
+    return biases.matrix_of(arrays[0]) if kind == "bias" else biases.matrix_between(arrays[0], arrays[1])
 
 
 def _clearest(dumps: list[Dump]) -> FoundRotation:

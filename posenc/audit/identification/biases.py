@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import bisect
 import inspect
-import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from posenc.audit.adapters.protocol import Unfit
-from posenc.audit.identification.rotation import _paragraphs
+from posenc.audit.identification.given import coarsest
+from posenc.audit.identification.rotation import _paragraphs, _sentence
 from posenc.schemes.alibi import alibi_slopes
 from posenc.schemes.t5 import t5_bucket
 
+SMALL = 1e-2  # logits: rounding that hides no bias of a model
 HIDDEN = -1e4  # numbers below it hide a key, as transformers' finfo.min does
 SHORT, LONG = 96, 700  # how far a function is asked: all pairs, and one query with all keys
 
@@ -87,6 +90,14 @@ class FoundBias:
         return out | {"width": self.width}
 
     def __str__(self) -> str:
+        return _paragraphs(self.sentences)
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """What is printed, before it is broken into lines."""
+        return tuple(_sentence(p) for p in (self._scheme(), self._window(), *self.notes) if p)
+
+    def _scheme(self) -> str:
         heads = f"{self.heads} head{'s' * (self.heads > 1)}"
         said = {
             "none": "No bias: distances cost nothing.",
@@ -104,7 +115,7 @@ class FoundBias:
             low, high = self.intervals.get("reach", (self.reach or 0, self.reach or 0))
             wide = "" if low == high else f" ({low:.0f} to {high:.0f} give the same)"
             said = f"T5's bias: {self.buckets} buckets over {sides}, max_distance {self.reach}{wide}, {heads}."
-        return _paragraphs([said, self._window(), *self.notes])
+        return said
 
     def _window(self) -> str:
         if self.chunk is not None:
@@ -143,36 +154,120 @@ def bias_called(what: Any) -> FoundBias | None:
     return found
 
 
+@dataclass(frozen=True)
+class Matrix:
+    """A bias in float64, with -inf where a key is hidden; the queries are the last of the keys.
+
+    Args:
+        b: (H, L, L).
+        rounding: By how much a number may be off: that of scores from which it was taken, or of its own dtype.
+        dtype: In which precision the numbers were.
+    """
+
+    b: Tensor
+    rounding: float = 0.0
+    dtype: str = ""
+
+    def found(self) -> FoundBias:
+        """What it is.
+
+        Raises:
+            Unfit: If what was added is lost in the rounding of scores.
+        """
+        return _named(self.b, None, None, self)
+
+    def by_distance(self) -> tuple[Tensor, Tensor]:
+        """Offsets j - i that are seen, and what they cost, (H, offsets), up to a number for each query."""
+        f, off, _ = _by_offset(self.b)
+        return off, f
+
+
 def bias_of(value: Any) -> FoundBias:
     """The bias of a matrix (H, L, L), (L, L) or (B, H, L, L), whose texts agree.
 
     Raises:
         Unfit: If it is no such matrix.
     """
+    return matrix_of(value).found()
+
+
+def matrix_of(value: Any) -> Matrix:
+    """A bias or a mask as it was dumped.
+
+    Raises:
+        Unfit: If it is no such matrix.
+    """
     b = torch.as_tensor(value).detach().cpu()
-    if b.ndim == 4:
-        if len(b) > 1 and not torch.equal(b[0], b[-1]):
+    if b.is_complex():
+        raise Unfit(f"the bias is {b.dtype}: use real numbers")
+    if not b.is_floating_point() and b.dtype != torch.bool and bool(((b == 0) | (b == 1)).all()) and bool(b.any()):
+        raise Unfit(
+            f"the bias is 0 and 1 in {str(b.dtype).removeprefix('torch.')}: if it is a mask, give it as bool, True "
+            f"where a key is seen"
+        )
+    seen = _seen(b)
+    shown = seen.masked_fill(seen.isinf(), 0.0)
+    return _matrix(seen, coarsest(shown), float(shown.abs().max()) if shown.numel() else 0.0, 0.0)
+
+
+def matrix_between(before: Any, after: Any) -> Matrix:
+    """What was added to scores: those after, less those before.
+
+    Args:
+        before: (H, Lq, Lk), (Lq, Lk) or (B, H, Lq, Lk): q·k, scaled as where the bias is added.
+        after: The same with the bias, before the softmax.
+
+    Raises:
+        Unfit: If these are no scores of one text.
+    """
+    one, other = (torch.as_tensor(each).detach().cpu() for each in (before, after))
+    if one.shape != other.shape:
+        raise Unfit(f"scores before have shape {tuple(one.shape)} and after {tuple(other.shape)}: give the same, twice")
+    for name, each in (("before", one), ("after", other)):
+        if not each.is_floating_point():
+            raise Unfit(f"scores {name} are {str(each.dtype).removeprefix('torch.')}: give those that softmax gets")
+    low, high = _seen(one, "scores before"), _seen(other, "scores after")
+    hidden = low.isinf() | high.isinf()
+    plain = [each.masked_fill(hidden, 0.0) for each in (low, high)]
+    dtype = coarsest(plain[1])
+    size = max(float(each.abs().max()) if each.numel() else 0.0 for each in plain)
+    return _matrix((plain[1] - plain[0]).masked_fill(hidden, float("-inf")), dtype, size, 4 * UNIT[dtype] * size)
+
+
+UNIT = {torch.bfloat16: 2.0**-8, torch.float16: 2.0**-11, torch.float32: 2.0**-24, torch.float64: 2.0**-53}
+"""By how much rounding to a dtype changes a number, at most and relative to it."""
+
+
+def _matrix(b: Tensor, dtype: torch.dtype, size: float, between: float) -> Matrix:
+    """A matrix of one text, with a row for each key; `between` is how far texts may differ."""
+    shape = tuple(b.shape)
+    if b.ndim == 4 and len(b) >= 1:
+        off = (torch.where(b.isinf(), 0.0, b) - torch.where(b[:1].isinf(), 0.0, b[:1])).abs()
+        if not bool((b.isinf() == b[:1].isinf()).all()) or (b.numel() and float(off.max()) > between):
             raise Unfit(f"a bias of {len(b)} texts that differ: give that of one")
         b = b[0]
     b = b[None] if b.ndim == 2 else b
-    if b.ndim != 3 or b.shape[1] < 3 or b.shape[2] < b.shape[1]:
+    if b.ndim != 3 or b.shape[1] < 3 or b.shape[2] < b.shape[1] or not b.shape[0]:
         raise Unfit(
-            f"{tuple(torch.as_tensor(value).shape)} is no bias: use (L, L), (H, L, L) or (B, H, L, L); for a rotation "
+            f"{shape} is no bias: use (L, L), (H, L, L) or (B, H, L, L); for a rotation "
             f"give (before, after, positions), or a function with dim=…"
         )
+    if not bool(b.isfinite().any()):
+        raise Unfit("all keys are hidden: dump the bias of a real text")
     if b.shape[1] != b.shape[2]:
-        b = torch.nn.functional.pad(_seen(b), (0, 0, b.shape[2] - b.shape[1], 0), value=float("-inf"))
-        return _named(b, None, None)
-    return _named(_seen(b), None, None)
+        b = torch.nn.functional.pad(b, (0, 0, b.shape[2] - b.shape[1], 0), value=float("-inf"))
+    return Matrix(b, 4 * UNIT[dtype] * size, str(dtype).removeprefix("torch."))
 
 
-def _seen(b: Tensor) -> Tensor:
+def _seen(b: Tensor, name: str = "the bias") -> Tensor:
     """Logits in float64, with -inf where a key is hidden."""
     if b.dtype == torch.bool:
         return torch.zeros(b.shape, dtype=torch.float64).masked_fill(~b, float("-inf"))
     b = b.double()
     if bool(b.isnan().any()):
-        raise Unfit("the bias has NaN: a row in which all keys are hidden, or an infinity times 0")
+        raise Unfit(f"{name} has NaN: a row in which all keys are hidden, or an infinity times 0")
+    if bool((b == float("inf")).any()):
+        raise Unfit(f"{name} has +inf: a key is hidden by -inf, or by False in a mask of bools")
     return b.masked_fill(b < HIDDEN, float("-inf"))
 
 
@@ -249,8 +344,11 @@ def _flex(function: Any, count: int) -> Made | None:
     return at
 
 
-def _named(b: Tensor, far: Tensor | None, early: Tensor | None) -> FoundBias:
-    """What a bias (H, L, L) is, with one late query and one early one over many keys, where there are such."""
+def _named(b: Tensor, far: Tensor | None, early: Tensor | None, dumped: Matrix | None = None) -> FoundBias:
+    """What a bias (H, L, L) is, with one late query and one early one over many keys, where there are such.
+
+    Numbers of one distance that differ by no more than rounding are one number; `dumped` says how much that is.
+    """
     h, n = b.shape[:2]
     open_ = b.isfinite()
     if not bool((open_ == open_[:1]).all()):
@@ -264,21 +362,33 @@ def _named(b: Tensor, far: Tensor | None, early: Tensor | None) -> FoundBias:
     size = float(f[:, ~f.isnan().any(0)].abs().max()) if f.numel() else 0.0
     whole: dict[str, Any] = {"back": back, "ahead": ahead, "chunk": chunk}
     symmetric = None if ahead == 0 else True
-    if spread > 1e-4 * max(size, 1.0):
+    same, loose = 1e-4 * max(size, 1.0), 0.0
+    floor = dumped.rounding if dumped is not None and spread > 0 else 0.0
+    if dumped is not None and spread <= 2 * floor and (spread > same or size <= floor):
+        if floor > SMALL and (size <= floor or spread > 0.1 * size):
+            raise Unfit(
+                f"in {dumped.dtype} the same distance differs by {spread:.2g}, and what distances cost is {size:.2g} "
+                f"at most: dump scores in float32, or the bias itself"
+            )
+        if size <= floor:
+            return FoundBias("none", h, notes=tuple(notes), residual=size, **whole)
+        same, loose = spread, 2 * spread if spread <= 0.025 * size else 0.0
+        notes.append(f"Rounding to {dumped.dtype} leaves numbers of one distance up to {spread:.2g} apart")
+    if spread > same:
         return FoundBias(
             "unknown",
             h,
             residual=spread,
             notes=(
                 *notes,
-                "The same distance costs different amounts in different places: a table of positions, or a "
-                "distance that contents measure",
+                "The same distance costs different amounts in different places: a table of positions, a distance "
+                "that contents measure, or scores with q·k in them, of which those before the bias are needed as well",
             ),
             **whole,
         )
     if size < 1e-9:
         return FoundBias("none", h, notes=tuple(notes), **whole)
-    line = _line(f, off)
+    line = _line(f, off, loose)
     if line is not None:
         slope, symmetric, left = line
         sign = 1 if float(slope.sum()) > 0 else -1
@@ -299,12 +409,12 @@ def _named(b: Tensor, far: Tensor | None, early: Tensor | None) -> FoundBias:
             sizes,
             sign,
             None if ahead == 0 else symmetric,
-            rule=_rule(slope.abs()),
+            rule=_rule(slope.abs(), loose / max(int(off.abs().max()), 1)),
             residual=left,
             notes=tuple(notes),
             **whole,
         )
-    t5 = _t5(f, off, ahead == 0)
+    t5 = _t5(f, off, ahead == 0, max(1e-6 * size, 2 * spread))
     if t5 is not None:
         return FoundBias("t5", h, notes=(*notes, *t5.pop("notes")), **t5, **whole)
     return FoundBias("distance", h, symmetric=symmetric, notes=tuple(notes), **whole)
@@ -353,7 +463,7 @@ def _by_offset(b: Tensor) -> tuple[Tensor, Tensor, float]:
     worst = 0.0
     for col, o in enumerate(offsets.tolist()):
         line = rel.diagonal(o, dim1=1, dim2=2)
-        ok = line[0].isfinite()
+        ok = line.isfinite().all(0)
         if bool(ok.any()):
             f[:, col] = line[:, ok].mean(1)
             worst = max(worst, float((line[:, ok] - f[:, col, None]).abs().max()))
@@ -374,14 +484,20 @@ def _longer(f: Tensor, off: Tensor, far: Tensor, early: Tensor | None) -> tuple[
     return f[:, order], off[order]
 
 
-def _line(f: Tensor, off: Tensor) -> tuple[Tensor, bool, float] | None:
-    """The slopes (H,) if the bias is a line over the past, whether the future mirrors it, and the misfit."""
+def _line(f: Tensor, off: Tensor, loose: float) -> tuple[Tensor, bool, float] | None:
+    """The slopes (H,) if the bias is a line over the past, whether the future mirrors it, and the misfit.
+
+    Args:
+        f: (H, offsets).
+        off: (offsets,).
+        loose: By how much numbers may be off a line because they are rounded, which hides how flat a slope is.
+    """
     past = off <= 0
     if int(past.sum()) < 3:
         return None
     x = off[past].double()
     slope = (f[:, past] * x).sum(1) / x.square().sum()
-    scale = f.abs().max(1).values.clamp(min=1e-12)
+    scale = f.abs().max(1).values.clamp(min=max(1e-12, loose / 8e-3))
     left = ((f[:, past] - slope[:, None] * x).abs().max(1).values / scale).max()
     if float(left) > 8e-3:  # bfloat16
         return None
@@ -395,27 +511,55 @@ def _line(f: Tensor, off: Tensor) -> tuple[Tensor, bool, float] | None:
     return slope, sizes[0] <= sizes[1], max(float(left), min(sizes))
 
 
-def _rule(slope: Tensor) -> str:
+def _rule(slope: Tensor, off: float) -> str:
+    """Which rule gives slopes that are known up to 1 % and `off`."""
     h = len(slope)
-    if torch.allclose(slope, alibi_slopes(h, dtype=torch.float64), rtol=1e-2):
+    near = partial(torch.allclose, rtol=1e-2, atol=max(off, 1e-8))
+    if near(slope, alibi_slopes(h, dtype=torch.float64)):
         return "the authors' rule"
-    if torch.allclose(slope, 2.0 ** (-8 * torch.arange(1, h + 1, dtype=torch.float64) / h), rtol=1e-2):
+    if near(slope, 2.0 ** (-8 * torch.arange(1, h + 1, dtype=torch.float64) / h)):
         return "the paper's rule 2^(-8h/H), which the authors' code has for powers of two only"
     ordered = alibi_slopes(h, dtype=torch.float64)
-    if torch.allclose(slope.sort().values, ordered.sort().values, rtol=1e-2):
+    if near(slope.sort().values, ordered.sort().values):
         return "the authors' slopes in another order of heads"
     for whole in range(h + 1, 8 * h + 1):
         more = alibi_slopes(whole, dtype=torch.float64)
         for begin in range(0, whole - h + 1, h):
-            if torch.allclose(slope, more[begin : begin + h], rtol=1e-2):
+            if near(slope, more[begin : begin + h]):
                 return f"those of heads {begin} to {begin + h - 1} of {whole}"
     return "no rule that has a name"
 
 
-def _t5(f: Tensor, off: Tensor, causal: bool) -> dict[str, Any] | None:
-    """Buckets and reach, if the bias is constant exactly where T5's is."""
-    scale = float(f.abs().max())
-    changes = (f[:, 1:] - f[:, :-1]).abs().max(0).values > 1e-6 * scale
+MOST_REACH = 1024
+
+
+def _reaches(past: list[int], ends: set[int], exact: int, buckets: int, both: bool) -> range:
+    """Where the reach can lie: a bucket's begin moves out as the reach grows, and one begin is seen.
+
+    Args:
+        past: Distances.
+        ends: Those at which another value begins.
+        exact: Distances with a bucket each.
+        buckets: How many there are.
+        both: Whether over both sides.
+    """
+    every = range(exact + 1, MOST_REACH + 1)
+
+    def at(distance: int, reach: int) -> int:
+        return int(t5_bucket(torch.tensor([-distance]), buckets, reach, both))
+
+    second = next((d for d in past if d > exact and d in ends), None)  # where the second bucket of several begins
+    last = max(past) if second is None else second - 1
+    low = bisect.bisect_left(every, True, key=lambda reach: at(last, reach) <= exact)
+    high = len(every)
+    if second is not None:
+        high = bisect.bisect_left(every, True, key=lambda reach: at(second, reach) <= exact)
+    return every[low:high]
+
+
+def _t5(f: Tensor, off: Tensor, causal: bool, step: float) -> dict[str, Any] | None:
+    """Buckets and reach, if the bias is constant exactly where T5's is; what differs by `step` or less is the same."""
+    changes = (f[:, 1:] - f[:, :-1]).abs().max(0).values > step
     ends = set(off[1:][changes].tolist())  # the offsets at which another value begins
     past = sorted(-o for o in off.tolist() if o <= 0)
     if not past or len(ends) >= len(off) - 1:
@@ -427,13 +571,14 @@ def _t5(f: Tensor, off: Tensor, causal: bool) -> dict[str, Any] | None:
     if flat < 1:
         return None
     # With `flat` exact distances there are 2·flat buckets, or 4·flat over both sides.
-    for exact, reach in itertools.product({flat, flat - 1} - {0}, range(2, 1025)):
+    for exact in sorted({flat, flat - 1} - {0}, reverse=True):
         buckets = 4 * exact if both else 2 * exact
-        if buckets < 4 or reach <= exact:
+        if buckets < 4:
             continue
-        b = t5_bucket(off, buckets, reach, both)
-        if torch.equal(b[1:] != b[:-1], changes):
-            good.append((buckets, reach))
+        for reach in _reaches(past, {1 - o for o in ends}, exact, buckets, both):
+            b = t5_bucket(off, buckets, reach, both)
+            if torch.equal(b[1:] != b[:-1], changes):
+                good.append((buckets, reach))
     if not good:
         return None
     buckets = good[0][0]

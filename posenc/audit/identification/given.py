@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -27,6 +27,11 @@ LATER = torch.tensor([64, 100, 257, 511, 1000, 1001, 2047, 4001, 8191, 16_000, 1
 BEFORE = ("before", "q_before", "k_before", "x", "input", "q_in", "q_pre", "unrotated")
 AFTER = ("after", "q_after", "k_after", "y", "output", "q_out", "q_post", "rotated")
 POSITIONS = ("positions", "position_ids", "pos", "input_pos")
+SCORES_BEFORE = ("scores_before", "logits_before")
+SCORES_AFTER = ("scores_after", "logits_after")
+BIAS = ("bias", "attn_bias", "attention_bias", "position_bias", "alibi", "attn_mask", "attention_mask", "mask")
+KINDS = {"rotation": (BEFORE, AFTER, POSITIONS), "scores": (SCORES_BEFORE, SCORES_AFTER), "bias": (BIAS,)}
+"""What a dump may hold, and which arrays that takes, by the names that they may have."""
 
 
 @dataclass(frozen=True)
@@ -223,15 +228,39 @@ def read(path: str | os.PathLike[str]) -> dict[str, Tensor]:
     raise Unfit(f"{file.name} ends in {file.suffix!r}: use .npz or .safetensors")
 
 
-def triple(arrays: Mapping[str, Any], source: str = "the dump") -> tuple[Any, Any, Any]:
-    """Before, after and positions by their names; raises Unfit where one is missing."""
-    found = [next((arrays[name] for name in names if name in arrays), None) for names in (BEFORE, AFTER, POSITIONS)]
-    for value, names in zip(found, (BEFORE, AFTER, POSITIONS), strict=True):
-        if value is None:
+def meant(names: Iterable[str]) -> tuple[str, list[str]]:
+    """What a dump holds by the names of its arrays, one of `KINDS`, and which array is which; "" for one not found.
+
+    Example:
+        >>> meant(["q_after", "pos", "q_before"]), meant(["arr_0"])
+        (('rotation', ['q_before', 'q_after', 'pos']), ('bias', ['arr_0']))
+    """
+    names = list(names)
+    found = {
+        kind: [next((name for name in known if name in names), "") for known in roles] for kind, roles in KINDS.items()
+    }
+    whole = next((kind for kind, roles in found.items() if all(roles)), None)
+    if whole is not None:
+        return whole, found[whole]
+    if len(names) == 1 and not any(found["rotation"] + found["scores"]):  # one array alone is no rotation
+        return "bias", names
+    kind = "scores" if any(found["scores"]) else "rotation"
+    return kind, found[kind]
+
+
+def chosen(arrays: Mapping[str, Any]) -> tuple[str, list[Any]]:
+    """What a dump holds, and the arrays of it.
+
+    Raises:
+        Unfit: If one is missing.
+    """
+    kind, names = meant(arrays)
+    for name, known in zip(names, KINDS[kind], strict=True):
+        if not name:
             raise Unfit(
-                f"{source} has {', '.join(sorted(arrays)) or 'no arrays'}: name one {names[0]!r} or {names[1]!r}"
+                f"the dump has {', '.join(sorted(arrays)) or 'no arrays'}: name one {known[0]!r} or {known[1]!r}"
             )
-    return found[0], found[1], found[2]
+    return kind, [arrays[name] for name in names]
 
 
 def coarsest(y: Tensor) -> torch.dtype:

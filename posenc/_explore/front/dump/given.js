@@ -4,6 +4,7 @@
 import { Unfit, coarsest, tuple } from "./numbers.js";
 
 /** @import { Numbers } from "./numbers.js" */
+/** @import { Kind } from "./types" */
 
 /**
  * Vectors before and after, a row each.
@@ -21,9 +22,27 @@ import { Unfit, coarsest, tuple } from "./numbers.js";
  */
 
 export const MOST = 4_000_000; // numbers of an array: a page shall answer within seconds
-export const BEFORE = ["before", "q_before", "k_before", "x", "input", "q_in", "q_pre", "unrotated"];
-export const AFTER = ["after", "q_after", "k_after", "y", "output", "q_out", "q_post", "rotated"];
-export const POSITIONS = ["positions", "position_ids", "pos", "input_pos"];
+const BEFORE = ["before", "q_before", "k_before", "x", "input", "q_in", "q_pre", "unrotated"];
+const AFTER = ["after", "q_after", "k_after", "y", "output", "q_out", "q_post", "rotated"];
+const POSITIONS = ["positions", "position_ids", "pos", "input_pos"];
+/** What a dump may hold, and which arrays that takes, by the names that they may have. @type {Record<Kind, string[][]>} */
+export const KINDS = {
+  rotation: [BEFORE, AFTER, POSITIONS],
+  scores: [["scores_before", "logits_before"], ["scores_after", "logits_after"]],
+  bias: [["bias", "attn_bias", "attention_bias", "position_bias", "alibi", "attn_mask", "attention_mask", "mask"]],
+};
+
+/** What a dump holds by the names of its arrays, and which array is which; "" for one not found. @type {(names: string[]) => { kind: Kind, names: string[] }} */
+export function meant(names) {
+  const found = /** @type {[Kind, string[]][]} */ (Object.entries(KINDS).map(([kind, roles]) =>
+    [kind, roles.map((known) => known.find((name) => names.includes(name)) ?? "")]));
+  const [rotation, scores] = found;
+  const whole = found.find(([, roles]) => roles.every(Boolean));
+  if (whole) return { kind: whole[0], names: whole[1] };
+  if (names.length === 1 && ![...rotation[1], ...scores[1]].some(Boolean)) return { kind: "bias", names }; // one array alone is no rotation
+  const [kind, roles] = scores[1].some(Boolean) ? scores : rotation;
+  return { kind, names: roles };
+}
 
 /** @type {Record<number, [number, string][]>} by the number of axes, which may count tokens, and where heads are then */
 const AXES = { 2: [[0, ""]], 3: [[1, "first"], [0, "last"]], 4: [[2, "first"], [1, "last"]] };

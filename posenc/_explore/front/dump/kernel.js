@@ -42,7 +42,7 @@ export function renderDumps(model, el) {
   /** @type {Reader} */
   const reader = {
     open: (name, bytes) => call("open", [name], bytes),
-    ask: (names, heads) => call("ask", [names, heads]),
+    ask: (kind, names, heads) => call("ask", [kind, names, heads]),
   };
   el.dumps = new Dumps(el, spec, reader);
   return () => {

@@ -72,7 +72,7 @@ export function openDumps(root, script) {
   /** @type {Reader} */
   const reader = {
     open: (name, bytes) => call("open", [name, bytes]),
-    ask: (names, heads) => call("ask", [names, heads, { who: spec.who, names: spec.names }]),
+    ask: (kind, names, heads) => call("ask", [kind, names, heads, { who: spec.who, names: spec.names }]),
   };
   root.dumps = new Dumps(root, spec, reader);
 }

@@ -1,17 +1,21 @@
 // @ts-check
-// The panel of a dump: a reader drops a file, or takes a sample, and reads which rotation it holds.
+// The panel of a dump: a reader drops a file, or takes a sample, and reads which rotation or bias it holds.
 
 import { decode, element, unique, write } from "../dom.js";
 import { LARGEST } from "./files.js";
-import { channels, frequencies } from "./picture.js";
+import { channels, costs, frequencies, window_ } from "./picture.js";
 import { number } from "./said.js";
 
+/** @import { Bias } from "./biases.js" */
 /** @import { Rotation } from "./identify.js" */
-/** @import { Answer, DumpSpec, Opened, Reader } from "./types" */
-/** @typedef {"before" | "after" | "positions"} Role */
+/** @import { Answer, DumpSpec, Kind, Opened, Reader } from "./types" */
 
-const ROLES = /** @type {const} */ (["before", "after", "positions"]);
-const NAMED = { before: "q or k before", after: "the same after", positions: "positions" };
+/** What a dump may hold: in words, and the names of its arrays. @type {Record<Kind, [string, string[]]>} */
+const KINDS = {
+  rotation: ["q or k around a rotation", ["q or k before", "the same after", "positions"]],
+  scores: ["scores around a bias", ["scores before", "scores after"]],
+  bias: ["a bias or a mask", ["bias or mask"]],
+};
 const HEADS = [["", "recognised"], ["first", "heads first: (B, H, L, d)"], ["last", "tokens first: (B, L, H, d)"]];
 
 export class Dumps {
@@ -30,17 +34,24 @@ export class Dumps {
     this.reader = reader;
     const heads = element("select", { id: unique("heads") }, ...HEADS.map(([value, text]) => element("option", { value }, text)));
     this.heads = heads;
-    this.selects = /** @type {Record<Role, HTMLSelectElement>} */ (Object.fromEntries(ROLES.map((role) => [role, element("select", { id: unique(role) })])));
+    this.kinds = element("select", { id: unique("kind"), onchange: () => this.turnTo(/** @type {Kind} */ (this.kinds.value)) },
+      ...Object.entries(KINDS).map(([value, [text]]) => element("option", { value }, text)));
+    this.roles = KINDS.rotation[1].map(() => {
+      const select = element("select", { id: unique("array"), onchange: () => this.ask() });
+      const label = element("label", { for: select.id }, "");
+      return { select, label, whole: element("div", { class: "pe-control" }, label, select) };
+    });
     this.chosen = element("input", { type: "file", class: "pe-spoken", accept: ".npz,.safetensors", id: unique("file"), onchange: () => this.take(this.chosen.files?.[0]) });
     this.samples = spec.samples.map((sample, i) =>
       element("button", { type: "button", class: "pe-button", "aria-pressed": String(i === 0), onclick: () => this.sample(i) }, sample.title));
     this.names = element("p", { class: "pe-held" });
+    this.order = element("div", { class: "pe-control" }, element("label", { for: heads.id }, "order of axes"), heads);
     this.which = element("details", { class: "pe-which" },
       element("summary", {}, "Which array is what, and in which order"),
       element("div", { class: "pe-controls" },
-        ...ROLES.map((role) => element("div", { class: "pe-control" }, element("label", { for: this.selects[role].id }, NAMED[role]), this.selects[role])),
-        element("div", { class: "pe-control" }, element("label", { for: heads.id }, "order of axes"), heads)));
-    for (const select of [...Object.values(this.selects), heads]) select.addEventListener("change", () => this.ask());
+        element("div", { class: "pe-control" }, element("label", { for: this.kinds.id }, "what the file holds"), this.kinds),
+        ...this.roles.map(({ whole }) => whole), this.order));
+    heads.addEventListener("change", () => this.ask());
     this.message = element("p", { class: "pe-message", hidden: true });
     this.status = element("span", { class: "pe-status", role: "status" });
     this.found = element("div", { class: "pe-found", role: "region", "aria-label": "What the dump holds" });
@@ -67,7 +78,7 @@ export class Dumps {
       this.take(event.dataTransfer?.files[0]);
     });
     const [first] = spec.samples;
-    if (first) this.hold(first.name, { arrays: spec.shown.arrays, before: "before", after: "after", positions: "positions" });
+    if (first) this.hold(first.name, spec.shown.opened);
     if (first) this.show(spec.shown);
     root.classList.add("pe-open", "pe-live");
   }
@@ -117,27 +128,46 @@ export class Dumps {
     this.file = name;
     this.opened = opened;
     write(this.names, `${name}: ${opened.arrays.map(({ name, dtype, shape }) => `${name} ${dtype} (${shape.join(", ")})`).join("; ")}`);
-    for (const role of ROLES) {
-      this.selects[role].replaceChildren(element("option", { value: "" }, "choose…"), ...opened.arrays.map(({ name }) => element("option", { value: name }, name)));
-      this.selects[role].value = opened[role];
+    this.arrange(opened.kind, opened.names);
+  }
+
+  /** The arrays that a kind of dump takes, to be chosen. @type {(kind: Kind, names: string[]) => void} */
+  arrange(kind, names) {
+    const [, words] = KINDS[kind];
+    this.kinds.value = kind;
+    for (const [i, { select, label, whole }] of this.roles.entries()) {
+      whole.hidden = i >= words.length;
+      write(label, words[i] ?? "");
+      select.replaceChildren(element("option", { value: "" }, "choose…"), ...(this.opened?.arrays ?? []).map(({ name }) => element("option", { value: name }, name)));
+      select.value = names[i] ?? "";
     }
+    this.order.hidden = kind !== "rotation";
+  }
+
+  /** @param {Kind} kind */
+  turnTo(kind) {
+    const only = this.opened?.arrays.length === KINDS[kind][1].length ? this.opened.arrays.map(({ name }) => name) : [];
+    this.arrange(kind, kind === this.opened?.kind ? this.opened.names : only);
+    this.ask();
   }
 
   async ask() {
     if (!this.opened) return;
-    const names = /** @type {[string, string, string]} */ (ROLES.map((role) => this.selects[role].value));
-    const missing = ROLES.filter((_, i) => !names[i]);
+    const kind = /** @type {Kind} */ (this.kinds.value);
+    const [, words] = KINDS[kind];
+    const names = words.map((_, i) => this.roles[i].select.value);
+    const missing = words.filter((_, i) => !names[i]);
     if (missing.length) {
       const all = this.opened.arrays.map(({ name }) => name).join(", ");
       this.which.open = true;
-      this.refuse(this.file, `${this.file} has ${all}, and none with a name that says ${missing.map((role) => `which is ${NAMED[role]}`).join(" and ")}: choose above`);
-      this.selects[missing[0]].focus();
+      this.refuse(this.file, `${this.file} has ${all}, and none with a name that says ${missing.map((word) => `which is ${word}`).join(" and ")}: choose above`);
+      this.roles[words.indexOf(missing[0])].select.focus();
       return;
     }
     const turn = ++this.turn;
     write(this.status, `asking ${this.file} …`);
     try {
-      const answer = await this.reader.ask(names, this.heads.value);
+      const answer = await this.reader.ask(kind, names, this.heads.value);
       if (turn === this.turn) this.show(answer);
     } catch (error) {
       if (turn !== this.turn) return;
@@ -152,7 +182,7 @@ export class Dumps {
   /** @type {(name: string, text: string) => void} */
   refuse(name, text) {
     this.answer = null;
-    write(this.status, `${name}: no rotation was named`);
+    write(this.status, `${name}: nothing was named`);
     write(this.message, text.endsWith(".") ? text : `${text}.`);
     this.message.hidden = false;
     this.found.replaceChildren();
@@ -161,17 +191,48 @@ export class Dumps {
   /** @param {Answer} answer */
   show(answer) {
     this.answer = answer;
-    const { found, said } = answer;
     this.message.hidden = true;
-    const head = `${found.layout}, base ${found.base === null ? "unknown" : number(found.base)}`;
+    const [head, pictures, rows] = answer.curve ? ofBias(answer.found, answer.curve) : ofRotation(answer.found);
     write(this.status, this.turn ? `${this.file} read: ${head}` : "");
     this.found.replaceChildren(
-      element("div", { class: "pe-drawn" },
-        element("div", {}, element("p", { class: "pe-view-title" }, "which channels turn together"), channels(found)),
-        element("div", {}, element("p", { class: "pe-view-title" }, "frequencies (dashed: the base alone)"), frequencies(found))),
-      element("dl", { class: "pe-fields" }, ...fields(found).map(([name, value]) => element("div", {}, element("dt", {}, name), element("dd", {}, value)))),
-      ...said.map((sentence) => element("p", { class: "pe-said" }, sentence)));
+      element("div", { class: "pe-drawn" }, ...pictures.map(([title, drawn]) => element("div", {}, element("p", { class: "pe-view-title" }, title), drawn))),
+      element("dl", { class: "pe-fields" }, ...rows.map(([name, value]) => element("div", {}, element("dt", {}, name), element("dd", {}, value)))),
+      ...answer.said.map((sentence) => element("p", { class: "pe-said" }, sentence)));
   }
+}
+
+/** An answer in short, its pictures with their titles, and its fields. @typedef {[string, [string, SVGElement][], [string, string][]]} Shown */
+
+/** @param {Rotation} found @returns {Shown} */
+function ofRotation(found) {
+  const head = `${found.layout}, base ${found.base === null ? "unknown" : number(found.base)}`;
+  return [head, [["which channels turn together", channels(found)], ["frequencies (dashed: the base alone)", frequencies(found)]], fields(found)];
+}
+
+/** @type {(found: Bias, curve: import("./biases.js").Curve) => Shown} */
+function ofBias(found, curve) {
+  const { kind, heads, back, ahead, width } = found;
+  const bare = width !== null ? `a window of ${width} keys` : ahead === 0 && back === null ? "a causal mask" : SCHEMES.none;
+  const seen = /** @type {[string, SVGElement]} */ (["which keys a query sees (blue: its own)", window_(found)]);
+  const title = `what a distance costs, in logits${heads > 1 ? " (orange: head 0)" : ""}`;
+  return kind === "none" ? [bare, [seen], fieldsOfBias(found)] : [SCHEMES[kind], [[title, costs(found, curve)], seen], fieldsOfBias(found)];
+}
+
+/** @type {Record<string, string>} */
+const SCHEMES = { alibi: "ALiBi", t5: "T5's bias", none: "no bias", distance: "another function of the distance", unknown: "more than the distance" };
+
+/** @param {Bias} found @returns {[string, string][]} */
+function fieldsOfBias({ kind, heads, slopes, rule, sign, symmetric, buckets, reach, back, ahead, chunk, residual, intervals }) {
+  const side = (/** @type {number | null} */ keys) => (keys === null ? "all" : String(keys));
+  const some = (/** @type {number[]} */ values) => values.slice(0, 4).map((x) => number(round(x))).join(", ") + (values.length > 4 ? ", …" : "");
+  const [low, high] = intervals.reach ?? [0, 0];
+  const alibi = [["slopes", some(slopes)], ["rule", rule], ["sign", sign > 0 ? "1, near keys are favoured" : "−1, far keys are favoured"]];
+  const t5 = [["buckets", `${buckets} over ${symmetric ? "both sides" : "the past"}`], ["max_distance", `${reach}${low === high ? "" : ` (${low} to ${high})`}`]];
+  const rows = [
+    ["scheme", SCHEMES[kind]], ["heads", String(heads)], ...(kind === "alibi" ? alibi : kind === "t5" ? t5 : []),
+    ["keys behind", side(back)], ["keys ahead", side(ahead)], ...(chunk === null ? [] : [["chunks", String(chunk)]]), ["residual", small(residual)],
+  ];
+  return /** @type {[string, string][]} */ (rows);
 }
 
 /** An interval beside a number, if it is wider than what is taken for exact. @type {(found: Rotation, name: string) => string} */
@@ -184,6 +245,8 @@ function interval(found, name) {
   return ` (${number(round(low))} to ${open ? "any" : number(round(high))})`;
 }
 const round = (/** @type {number} */ x) => Number(x.toPrecision(4));
+/** A small number as a power of ten. @param {number} x */
+const small = (x) => (x === 0 || x >= 1 ? number(round(x)) : x.toExponential(0).replace("e-", " · 10⁻").replace(/(?<=⁻)\d+/, (n) => [...n].map((c) => "⁰¹²³⁴⁵⁶⁷⁸⁹"[Number(c)]).join("")));
 
 /** @param {Rotation} found @returns {[string, string][]} */
 function fields(found) {
@@ -201,6 +264,6 @@ function fields(found) {
     ["direction", ["−1, the other way", "differs by plane", "1, the usual"][direction + 1]],
     ["amplitude", number(round(amplitude))],
     ["rounding", rounding + (rounded && ` (${rounded})`)],
-    ["residual", residual.toExponential(0).replace("e-", " · 10⁻").replace(/(?<=⁻)\d+/, (n) => [...n].map((c) => "⁰¹²³⁴⁵⁶⁷⁸⁹"[Number(c)]).join(""))],
+    ["residual", small(residual)],
   ];
 }

@@ -1,15 +1,23 @@
 // @ts-check
-// A rotation in sentences, as FoundRotation prints itself in Python.
+// A rotation or a bias in sentences, as FoundRotation and FoundBias print themselves in Python.
 
 import { counted, general } from "./numbers.js";
 
+/** @import { Bias } from "./biases.js" */
 /** @import { Rotation } from "./identify.js" */
 
 /** Who has a layout, and who calls it what; names of scalings. @typedef {{ who: Record<string, [string, string]>, names: Record<string, string> }} Words */
 
 /** @type {(found: Rotation, words: Words) => string[]} */
 export function said(found, words) {
-  const parts = [channels(found, words), rates(found, words), rest(found), ...found.notes];
+  return sentences([channels(found, words), rates(found, words), rest(found), ...found.notes]);
+}
+
+/** @type {(found: Bias) => string[]} */
+export const saidBias = (found) => sentences([scheme(found), reach(found), ...found.notes]);
+
+/** @param {string[]} parts */
+function sentences(parts) {
   return parts.filter(Boolean).map((part) => part[0].toUpperCase() + part.slice(1) + (/[.?]$/.test(part) ? "" : "."));
 }
 
@@ -60,6 +68,31 @@ function rest(found) {
 function rule({ scaling, factor, amplitude }) {
   if (scaling === "yarn" && factor && Math.abs(amplitude - (0.1 * Math.log(factor) + 1)) < 2e-3) return ", YaRN's 0.1 ln s + 1";
   return scaling === "longrope" ? ", as LongRoPE does" : "";
+}
+
+/** @param {Bias} found */
+function scheme({ kind, heads, slopes, rule, sign, symmetric, buckets, reach, intervals }) {
+  const many = `${heads} head${heads > 1 ? "s" : ""}`;
+  if (kind === "none") return "No bias: distances cost nothing.";
+  if (kind === "distance") return `A bias of the distance that is neither a line nor T5's steps, ${many}.`;
+  if (kind === "unknown") return `A bias that depends on more than the distance, ${many}.`;
+  if (kind === "alibi") {
+    const some = slopes.slice(0, 4).map((slope) => general(slope, 4)).join(", ") + (heads > 4 ? ", …" : "");
+    const way = sign > 0 ? "near keys are favoured" : "FAR keys are favoured: the sign is turned";
+    return `ALiBi: ${many} with slopes ${some} (${rule}); ${way}.${symmetric ? " The future costs as much as the past." : ""}`;
+  }
+  const [low, high] = intervals.reach;
+  const wide = low === high ? "" : ` (${low} to ${high} give the same)`;
+  return `T5's bias: ${buckets} buckets over ${symmetric ? "both sides" : "the past alone"}, max_distance ${reach}${wide}, ${many}.`;
+}
+
+/** Which keys a query sees. @param {Bias} found */
+function reach({ chunk, back, ahead, kind }) {
+  if (chunk !== null) return `Chunks of ${chunk} tokens, which do not see one another${ahead === 0 ? ", causal" : ""}.`;
+  if (back === null && ahead === null) return kind === "none" ? "All keys are seen, before and after." : "";
+  if (back === null) return ahead === 0 ? "Causal: all keys up to the query's own are seen." : `${ahead} keys ahead are seen, and all behind.`;
+  if (ahead === 0) return `A window of ${back + 1} keys: the query's own and ${back} behind.`;
+  return `A window on both sides: ${back} keys behind and ${ahead ?? "all"} ahead.`;
 }
 
 /** @param {number} value */

@@ -89,6 +89,10 @@ class Behind(TransformersAdapter):
         out = logits_of(self._call(full, positions, None if mask is None else marks, use_cache=False))
         return out.gather(1, rows[..., None].expand(-1, -1, out.shape[-1]))
 
+    def logits_alone(self, tokens: Tensor) -> Tensor:
+        """Logits of texts without the picture."""
+        return logits_of(self._call(tokens, None, None, use_cache=False))
+
     def logits_of_embeddings(
         self, tokens: Tensor, positions: Tensor | None = None, mask: Tensor | None = None
     ) -> Tensor:

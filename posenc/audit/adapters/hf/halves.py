@@ -17,6 +17,8 @@ from posenc.audit.adapters.hf.adapter import TransformersAdapter, _vocabulary
 from posenc.audit.adapters.protocol import Refused, logits_of
 
 SOURCE = 7  # tokens that the decoder looks at
+MERGED = "queries that are rotated meet keys of the source in the same softmax, and those are not rotated"
+"""Of a decoder whose attention looks at its text and at the source at once: a shift moves one of them."""
 
 
 class Decoder(TransformersAdapter):
@@ -37,6 +39,8 @@ class Decoder(TransformersAdapter):
         self.causal, self.causal_why = True, "it is the decoder of an encoder-decoder"
         self.recurrent = self.packs = False
         self.scheme = None
+        if any("MergedAttention" in type(each).__name__ for each in model.modules()) and self.takes_positions:
+            self.scales = MERGED
         part = getattr(config, "encoder", None)
         part = config.get_text_config(encoder=True) if part is None else part.get_text_config()
         self.width = int(getattr(part, "hidden_size", 0) or config.hidden_size)
