@@ -62,7 +62,7 @@ help:
 	@echo "make scheme     begin a new scheme: make scheme NAME=kerple (CONTRIBUTING.md says how it goes on)"
 	@echo "make notebooks  execute the notebooks from a clean kernel and store them in normal form"
 	@echo "make checked    compute the first two tables of the page \"How the package is checked\" anew, and keep them"
-	@echo "make census     audit all language models of transformers, and keep what was found (eight minutes)"
+	@echo "make census     audit all language models of transformers, and keep what was found (ten minutes)"
 	@echo "make mutants    make deliberate mistakes in the schemes, and see whether a test notices (half an hour)"
 	@echo "make evidence   train and measure what has no result yet, at low priority; make evidence-gpu does so on a GPU"
 	@echo "make bench      time the rotation, the schemes, the audit, the explorers and the models that learn in a page"
