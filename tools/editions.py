@@ -1,4 +1,6 @@
-"""Puts the books of releases online beside the newest: python tools/editions.py _build/html FOLDER
+"""Puts the books of releases online beside the newest.
+
+    python tools/editions.py _build/html FOLDER
 
 FOLDER has the pages of each release as a ZIP that is named by its tag, such as v0.2.0.zip, whose pages then are in
 `_build/html/v0.2.0`. Writes `editions.html`, a list of them, newest first, and a link to it at the end of the first
@@ -77,7 +79,7 @@ def add(html: Path, folder: Path) -> list[str]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split(":")[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("html", type=Path, help="the pages of the newest book, such as _build/html")
     parser.add_argument("folder", type=Path, help="a ZIP for each release, named by its tag")
     given = parser.parse_args(arguments)
