@@ -58,6 +58,8 @@ def _apart(data: str, folder: Path) -> str:
     if len(data) < LARGE:
         return data
     spec = json.loads(data)
+    if "graphs" not in spec:  # a panel that computes by itself, such as that of dumps
+        return data
     graphs = spec.pop("graphs")
     if spec.pop("each", False):
         return escaped({**spec, "apart": {key: _script({key: graph}, folder) for key, graph in graphs.items()}})
