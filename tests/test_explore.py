@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import html
 import json
 import math
 import re
@@ -26,7 +27,7 @@ from posenc._explore.export import ExportError, graphs, used
 from posenc._explore.kept import kept
 from posenc._explore.page import element
 from posenc._explore.panel import Page, Panel
-from posenc._explore.sphinx import failure
+from posenc._explore.sphinx import LARGE, _apart, failure
 
 ROOT = Path(__file__).parents[1]
 
@@ -683,3 +684,11 @@ def test_a_graph_says_nothing_of_the_machine_that_made_it():
     (graph,) = (onnx.load_from_string(data).graph for data in made.values())
     assert len(graph.node) > 0
     assert not any(each.metadata_props for each in (*graph.node, *graph.value_info, *graph.input, *graph.output))
+
+
+def test_large_graphs_leave_the_page_and_what_a_panel_without_graphs_holds_stays(tmp_path: Path) -> None:
+    samples = json.dumps({"samples": "x" * LARGE})
+    assert _apart(samples, tmp_path) == samples and not list(tmp_path.iterdir())
+    graph = base64.b64encode(b"\0" * LARGE).decode()
+    page = json.loads(html.unescape(_apart(json.dumps({"graphs": {"one": graph}}), tmp_path)))
+    assert "graphs" not in page and [path.stem for path in tmp_path.iterdir()] == [page["apart"]]
