@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from posenc.audit.adapters.called import POSITIONS, Called, names_of
 from posenc.audit.adapters.copies import module_of
+from posenc.audit.adapters.pictured import behind
 from posenc.audit.adapters.protocol import Refused, Unfit, ask, device_of, logits_of
 from posenc.audit.errors import error_line
 from posenc.audit.images.pictures import takes_images
@@ -114,7 +115,7 @@ class Told:
 
     def logits_at(self, tokens: Tensor, change: Change, mask: Tensor | None = None) -> Tensor:
         """Logits of the texts' own tokens, where positions (3, B, P + L) are changed first."""
-        full, marks, rows = self._behind(tokens, mask)
+        full, marks, rows = behind(self.before, tokens, mask)
         out = logits_of(
             ask(self.inner.logits, full, change(self._counted(full, marks)), None if mask is None else marks)
         )
@@ -133,14 +134,14 @@ class Told:
         """
         if self._makes is None:
             raise Refused("the model is told its positions, and has no `coordinates` that makes them")
-        full, marks, _ = self._behind(tokens, None)
+        full, marks, _ = behind(self.before, tokens, None)
         return self._counted(full, marks)[:, 0].cpu()
 
     def _step(
         self, tokens: Tensor, state: Any, positions: Tensor | None = None, mask: Tensor | None = None
     ) -> tuple[Tensor, Past]:
         if not isinstance(state, Past):
-            full, marks, rows = self._behind(tokens, mask)
+            full, marks, rows = behind(self.before, tokens, mask)
             new, past = full, None
         else:
             full = torch.cat((state.text, tokens), 1)
@@ -155,17 +156,6 @@ class Told:
         return Past(self.inner.crop(state.state, n), state.text[:, :-n], state.marks[:, :-n])
 
     # ---- the text behind the picture ---------------------------------------------------------------------------------
-
-    def _behind(self, tokens: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
-        """Texts behind the picture, which padding precedes; their mask; and the rows of the texts' own tokens."""
-        before, full, marks, rows = self.before.to(tokens), [], [], []
-        for x, m in zip(tokens, torch.ones_like(tokens) if mask is None else mask, strict=True):
-            pads = int((m.cumsum(0) == 0).sum())
-            full.append(torch.cat((x[:pads], before, x[pads:])))
-            marks.append(torch.cat((m[:pads], torch.ones_like(before), m[pads:])))
-            at = torch.arange(len(x), device=x.device)
-            rows.append(at + len(before) * (at >= pads))
-        return torch.stack(full), torch.stack(marks), torch.stack(rows)
 
     def _counted(self, full: Tensor, marks: Tensor) -> Tensor:
         """Positions (3, B, P + L) of texts behind the picture; padding before them has 0."""

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from posenc.audit.adapters.hf.adapter import State, TransformersAdapter
+from posenc.audit.adapters.pictured import behind
 from posenc.audit.adapters.protocol import Refused, Unfit, logits_of
 
 BEFORE = 3  # tokens of text before the picture
@@ -85,7 +86,7 @@ class Behind(TransformersAdapter):
         return False
 
     def logits(self, tokens: Tensor, positions: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
-        full, marks, rows = self._behind(tokens, mask)
+        full, marks, rows = behind(self.before, tokens, mask)
         out = logits_of(self._call(full, positions, None if mask is None else marks, use_cache=False))
         return out.gather(1, rows[..., None].expand(-1, -1, out.shape[-1]))
 
@@ -99,7 +100,7 @@ class Behind(TransformersAdapter):
         raise Refused("a picture stands before the text, and its place is told by tokens")
 
     def logits_by_default(self, tokens: Tensor, positions: Tensor | None = None) -> Tensor:
-        full, _, rows = self._behind(tokens, None)
+        full, _, rows = behind(self.before, tokens, None)
         out = logits_of(self._call(full, positions, None, use_cache=None))
         return out.gather(1, rows[..., None].expand(-1, -1, out.shape[-1]))
 
@@ -107,7 +108,7 @@ class Behind(TransformersAdapter):
         self, tokens: Tensor, state: State | None, positions: Tensor | None = None, mask: Tensor | None = None
     ) -> tuple[Tensor, State]:
         if not isinstance(state, Kept):
-            full, marks, rows = self._behind(tokens, mask)
+            full, marks, rows = behind(self.before, tokens, mask)
             out, new = super().step(full, None, positions, None if mask is None else marks)
             out = out.gather(1, rows[..., None].expand(-1, -1, out.shape[-1]))
         else:
@@ -126,7 +127,7 @@ class Behind(TransformersAdapter):
             raise Refused("goes on behind a picture from the whole text alone")
         if forced is None:
             raise Refused("tokens that are chosen freely may be those of a picture")
-        full, marks, rows = self._behind(tokens, how.get("mask"))
+        full, marks, rows = behind(self.before, tokens, how.get("mask"))
         out, logits = super().generate(full, forced, **{**how, "mask": marks})
         rows = torch.cat((rows, torch.arange(full.shape[1], out.shape[1], device=rows.device).expand(len(out), -1)), 1)
         return out.gather(1, rows), logits
@@ -158,17 +159,6 @@ class Behind(TransformersAdapter):
         if not kept:
             raise Refused("its rotation is told no positions of three axes")
         return kept[0]
-
-    def _behind(self, tokens: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
-        """Texts behind the picture, which padding precedes; their mask; and the rows of the texts' own tokens."""
-        before, full, marks, rows = self.before.to(tokens), [], [], []
-        for x, m in zip(tokens, torch.ones_like(tokens) if mask is None else mask, strict=True):
-            pads = int((m.cumsum(0) == 0).sum())
-            full.append(torch.cat((x[:pads], before, x[pads:])))
-            marks.append(torch.cat((m[:pads], torch.ones_like(before), m[pads:])))
-            at = torch.arange(len(x), device=x.device)
-            rows.append(at + len(before) * (at >= pads))
-        return torch.stack(full), torch.stack(marks), torch.stack(rows)
 
     def _beside(self, tokens: Tensor) -> dict[str, Any]:
         """The picture, where its tokens are in the text."""
