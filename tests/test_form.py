@@ -149,3 +149,11 @@ def test_the_ways_through_the_book_count_their_minutes() -> None:
         assert int(total) == sum(map(int, re.findall(r"\.ipynb\), (\d+) min", way)))
     for name, said in re.findall(r"\]\((\w+)\.ipynb\), (\d+) min", text):
         assert abs(minutes(name) - int(said)) <= 4, f"{name}: {minutes(name):.0f} min, the first page says {said}"
+
+
+@pytest.mark.parametrize("name", CHAPTERS)
+def test_a_caption_is_words_and_no_markdown(name: str) -> None:
+    """A panel shows its caption as it is, asterisks and backticks with it."""
+    text = "\n".join(cell.source for cell in read(name) if cell.kind == "code")
+    for call in re.finditer(r"\b(?:caption|title)=((?:\s*f?\"(?:[^\"\\]|\\.)*\")+)", text):
+        assert not re.search(r"(?<!\w)\*[A-Za-z][^*]*\*|`", call[1]), f"chapters/{name}.ipynb: {call[1]}"
