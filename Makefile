@@ -40,7 +40,7 @@ PLAIN := ATEN_CPU_CAPABILITY=default OMP_NUM_THREADS=2 OMP_WAIT_POLICY=PASSIVE
 ROUNDING := 1  # the seed by which gradients are rounded otherwise, as on a processor that nobody here has
 ROUNDED = --rounding $(ROUNDING)
 
-.PHONY: help book pdf epub sheet draft built serve test quick nbval nbval-plain check alone random lowest environments scheme notebooks checked census mutants evidence evidence-gpu bench tour grips clean \
+.PHONY: help book pdf epub sheet draft built serve test pages quick nbval nbval-plain check alone random lowest environments scheme notebooks checked census mutants evidence evidence-gpu bench tour grips clean \
         front chromium
 
 help:
@@ -49,7 +49,8 @@ help:
 	@echo "make pdf        print the built book into one PDF, beside it; make epub writes it for e-readers, and make sheet"
 	@echo "                the exercises as two PDFs, without solutions and with them; ONLY=\"rope alibi\" takes these chapters"
 	@echo "make serve      serve the built book on http://localhost:$(PORT)"
-	@echo "make test       run every test: units, the book in a browser, and what its notebooks computed"
+	@echo "make test       run the tests: units, some pages of the book in a browser, and what its notebooks computed"
+	@echo "make pages      look at every other page in a browser, and at the panels in JupyterLab (six minutes)"
 	@echo "make quick      run the tests of the package that take least (a minute and a half)"
 	@echo "make nbval      run the notebooks as a reader does and compare every stored output; make nbval-plain does so"
 	@echo "                as on a processor without vector instructions, with two threads"
@@ -139,7 +140,11 @@ chromium:
 # The build has executed every notebook, and a test compares what it computed with what is stored. `make nbval` and
 # `make nbval-plain` run them once more, as a reader's kernel and as another processor do.
 test: built $(VENV)/.test chromium
-	@$(ONE) $(PYTEST) tests
+	@$(ONE) $(PYTEST) tests -m "not pages"
+
+# Every page that `make test` does not open, and the panels in JupyterLab.
+pages: built $(VENV)/.test chromium
+	@$(ONE) $(PYTEST) tests -m pages
 
 quick: $(VENV)/.test front
 	@$(PYTEST) tests -m "not (browser or export or compile or train or book or models)"

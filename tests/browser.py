@@ -35,6 +35,12 @@ ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking",
              "--disable-sync", "--no-first-run",
              "--js-flags=--liftoff-only --wasm-lazy-compilation"]  # fmt: skip  # each page compiles the runtime anew
 DESK = {"width": 1280, "height": 900}
+#: The pages that `make test` looks at; `make pages` looks at the others. Among them are the first page, the heaviest
+#: chapter, one with a model that reads, one that trains, the longest table, a page of the reference and of code.
+DAILY = (
+    "chapters/index", "chapters/rope", "chapters/memory", "chapters/playground", "chapters/layouts", "chapters/claims",
+    "chapters/api_audit", "search", "_modules/posenc/schemes/rope",
+)  # fmt: skip
 TRACES = ROOT / "_build/traces"
 TRACING = bool(os.environ.get("CI"))
 FAILED = pytest.StashKey[bool]()
@@ -50,6 +56,11 @@ WALK = """async () => {  // what is 800 pixels out of sight comes alive
 MATHJAX_DONE = (
     "() => !window.MathJax?.startup || MathJax.startup.promise.then(() => document.fonts.ready).then(() => true)"
 )
+
+
+def each_page(pages: list[str]) -> list[Any]:
+    """A parameter for each of these pages of the book; `make test` takes those of DAILY."""
+    return [pytest.param(page, id=page, marks=() if page in DAILY else pytest.mark.pages) for page in pages]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -17,7 +17,7 @@ import yaml
 
 from posenc._explore.explorer import Explorer
 from posenc._explore.kept import kept
-from tests.browser import DESK, ROOT, Contexts, Opened
+from tests.browser import DAILY, DESK, ROOT, Contexts, Opened, each_page
 from tests.panels import differences
 
 if TYPE_CHECKING:
@@ -70,6 +70,11 @@ class Links(HTMLParser):
             self.loads.append(found["href"])
         if "src" in found:
             self.loads.append(found["src"])
+
+
+def test_the_pages_of_each_day_are_pages_of_the_book() -> None:
+    assert set(DAILY) <= set(PAGES)
+    assert set(SAMPLES) <= set(DAILY)
 
 
 @pytest.fixture(scope="module")
@@ -349,9 +354,8 @@ def visit(request: pytest.FixtureRequest, book: Path, browser: Browser, seen: di
 
 
 def each(pages: list[str]) -> pytest.MarkDecorator:
-    """A test for each of these pages; those of one page stay together, so that one worker visits it, once."""
-    marked = [pytest.param(page, marks=pytest.mark.xdist_group(f"visit {page}"), id=page) for page in pages]
-    return pytest.mark.parametrize("visit", marked, indirect=True)
+    """A test for each of these pages. One worker takes all tests of a page (conftest.py), and visits it once."""
+    return pytest.mark.parametrize("visit", each_page(pages), indirect=True)
 
 
 def local(addresses: list[str], base: str) -> set[str]:

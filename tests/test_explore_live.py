@@ -17,7 +17,7 @@ from posenc import sinusoidal
 from tests.browser import drag, place
 from tests.live import KERNEL_IDLE, jupyterlab, open_notebook, reopen, run_all, run_cell
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.pages]
 CHAPTER = Path(__file__).parents[1] / "chapters/alibi.ipynb"
 
 CELLS = [

@@ -5,12 +5,14 @@ from __future__ import annotations
 import base64
 import re
 import shutil
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 import torch
 
 from posenc import learn
+from posenc._explore.training import page as training_page
 from posenc._explore.training.lesson import Lesson, Trainer
 from posenc._explore.training.panel import STATIC, TrainingPage
 from tests.browser import served
@@ -22,6 +24,26 @@ STEPS = 50
 SMALL = {"length": 12, "batch": 4, "model_dim": 16, "exam": 8}
 PANEL = "document.querySelector('.pe-learn').learning"
 RESTS = f"() => !{PANEL}.working && !{PANEL}.training && {PANEL}.exam"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def each_graph_is_made_once() -> Iterator[None]:
+    """For all panels of this file, which have the same sizes: a task has a title, and a course its scheme."""
+    made: dict[str, dict[str, bytes]] = {}
+
+    def once(export: Callable[..., dict[str, bytes]]) -> Callable[..., dict[str, bytes]]:
+        def graphs(what: Any, *more: Any) -> dict[str, bytes]:
+            title = getattr(what, "scheme", what)
+            if title not in made:
+                made[title] = export(what, *more)
+            return made[title]
+
+        return graphs
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("task_graphs", "course_graphs"):
+            patch.setattr(training_page, name, once(getattr(training_page, name)))
+        yield
 
 
 @pytest.fixture(scope="module")
