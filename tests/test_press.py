@@ -160,6 +160,14 @@ def test_claims_are_read_off_their_page() -> None:
     assert second["rule"] == {"by": "running", "expression": "judge(error < 1e-06)", "code": ""}
 
 
+def test_claims_that_fail_have_a_table_of_their_own() -> None:
+    heads = "".join(f"<th>{head}</th>" for head in claims.FAILED)
+    cells = "".join(f"<td>{cell}</td>" for cell in ('<a href="#claims-4">4</a>', "T5", "It caches.", "Notes", "a row"))
+    table = f"<table><thead><tr>{heads}</tr></thead><tbody><tr>{cells}</tr></tbody></table>"
+    (found,) = claims.claims(f"<article>{table}</article>")["claims"]
+    assert (found["verdict"], found["reason"], found["source"]) == ("does not hold", "a row", "Notes")
+
+
 def test_a_page_of_claims_without_verdicts_is_refused() -> None:
     with pytest.raises(LookupError, match="no table"):
         claims.claims("<article><p>Nothing.</p></article>")

@@ -1,7 +1,7 @@
 """The claims as data, from the page that tests them: what is said, who says it, the verdict, its size and its rule.
 
-Everything is read off the built page: its table has statement, source, verdict and size, as its cells computed them,
-and the code on the page has the rule. So nothing is decided twice.
+Everything is read off the built page: its tables have statement, source, verdict and size, as its cells computed
+them, and the code on the page has the rule. So nothing is decided twice.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from press.pages import article, spaced
 VERDICTS = ("holds", "holds if", "does not hold", "open")
 INTERVAL = re.compile(r"([+\-−]?\d+(?:\.\d+)?) \(([+\-−]?\d+(?:\.\d+)?) to ([+\-−]?\d+(?:\.\d+)?)\)(?: (nats))?")
 COLUMNS = ["no.", "scheme", "what is said", "said in", "decided by", "verdict"]
+#: Those of the table of what does not hold: its verdict is in its title, and the last column has the reason.
+FAILED = ["no.", "scheme", "what is said", "said in", "but"]
 #: What the page's rules compare with, by their names in its code.
 CONSTANTS = ("LIMIT", "KEPT", "SINK")
 
@@ -39,19 +41,22 @@ def claims(page: str) -> dict[str, Any]:
     """
     tree = article(page)
     rules, found = Rules(tree), []
-    for row in rows(tree):
-        number, scheme, statement, source, _, verdict = row.find_all("td")
-        said, link = verdict.find("em"), number.find("a")
-        if said is None or spaced(said) not in VERDICTS or not isinstance(link, Tag):
+    for row, fails in rows(tree):
+        number, scheme, statement, source, *_, last = row.find_all("td")
+        said, reason, link = "does not hold", spaced(last), number.find("a")
+        if not fails:
+            marked = last.find("em")
+            said = spaced(marked) if isinstance(marked, Tag) else ""
+            reason = reason.partition(said)[2].lstrip(": ") if said else ""
+        if said not in VERDICTS or not isinstance(link, Tag):
             raise LookupError(f"claim {spaced(number)} has no verdict that is one of {', '.join(VERDICTS)}, or no link")
-        reason = spaced(verdict).partition(spaced(said))[2].lstrip(": ")
         found.append(
             {
                 "number": spaced(number),
                 "scheme": spaced(scheme),
                 "statement": spaced(statement),
                 "source": spaced(source),
-                "verdict": spaced(said),
+                "verdict": said,
                 "reason": reason,
                 "intervals": list(intervals(reason)),
                 "rule": rules.of(spaced(number)),
@@ -63,11 +68,12 @@ def claims(page: str) -> dict[str, Any]:
     return {"constants": rules.constants, "claims": found}
 
 
-def rows(tree: Tag) -> Iterator[Tag]:
-    """The rows of the table of verdicts."""
+def rows(tree: Tag) -> Iterator[tuple[Tag, bool]]:
+    """The rows of the tables of verdicts, and whether a row is of the table of what does not hold."""
     for table in tree.find_all("table"):
-        if [spaced(head) for head in table.select("thead th")] == COLUMNS:
-            yield from table.select("tbody tr")
+        heads = [spaced(head) for head in table.select("thead th")]
+        if heads in (COLUMNS, FAILED):
+            yield from ((row, heads == FAILED) for row in table.select("tbody tr"))
 
 
 def intervals(reason: str) -> Iterator[dict[str, Any]]:
