@@ -160,6 +160,7 @@ def test_a_reader_types_breaks_and_repairs(place, open_page):
     page.get_by_role("button", name="Reset").click()
     rests(page)
 
+    page.get_by_role("button", name="More controls").click()
     page.get_by_role("combobox", name="colour by").select_option(index=1)
     chosen(page, "attention of", 1)
     strips.first.locator("[data-i='20']").click()

@@ -23,6 +23,18 @@ export function makeControl(control, id, value, { move, complain = () => {} }) {
   return made;
 }
 
+/** The button that unfolds further controls. @param {HTMLElement} more their row, which has an id */
+export function further(more) {
+  const button = element("button", {
+    type: "button", class: "pe-button pe-further", "aria-expanded": "false", "aria-controls": more.id,
+    onclick: () => {
+      more.hidden = !more.hidden;
+      button.setAttribute("aria-expanded", String(!more.hidden));
+    },
+  }, "More controls");
+  return button;
+}
+
 /** @type {(id: string, label: HTMLElement, move: Move) => Made} */
 function tick(id, label, move) {
   const box = element("input", { type: "checkbox", id, onchange: () => move(box.checked) });

@@ -2,7 +2,7 @@
 // The panel: controls, views, messages. What computes is an engine: the kernel's (widget.js) or the page's (page.js).
 
 import { Comparison, Pin, sidesFor } from "./compare.js";
-import { makeControl } from "./controls.js";
+import { further, makeControl } from "./controls.js";
 import { element, unique, write } from "./dom.js";
 import { Latest } from "./latest.js";
 import { arrange, even } from "./layout.js";
@@ -126,7 +126,7 @@ export class Panel {
     this.presets = spec.presets.map((preset) =>
       element("button", { type: "button", class: "pe-button pe-preset", onclick: () => this.set(preset.values) }, preset.label));
     this.actions = element("div", { class: "pe-actions" },
-      ...(spec.more.length ? [this.further()] : []),
+      ...(spec.more.length ? [further(this.more)] : []),
       ...(spec.play ? [this.player(spec.play)] : []),
       ...(this.presets.length ? [element("span", { class: "pe-presets", role: "group", "aria-label": "presets" }, ...this.presets)] : []),
       this.kept.modes, this.status);
@@ -219,18 +219,6 @@ export class Panel {
     this.comparison?.choose(value);
     this.mark();
     this.request();
-  }
-
-  /** The button that unfolds the further controls. */
-  further() {
-    const button = element("button", {
-      type: "button", class: "pe-button pe-further", "aria-expanded": "false", "aria-controls": this.more.id,
-      onclick: () => {
-        this.more.hidden = !this.more.hidden;
-        button.setAttribute("aria-expanded", String(!this.more.hidden));
-      },
-    }, "More controls");
-    return button;
   }
 
   /** @param {string} name of the control */

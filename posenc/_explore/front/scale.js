@@ -91,8 +91,13 @@ export function decade(value) {
   const power = Math.round(Math.log10(value));
   if (Math.abs(Math.log10(value) - power) > 1e-9) return "";
   if (power >= -2 && power <= 3) return format(10 ** power);
-  return `10${String(power).replace(/./g, (sign) => "⁰¹²³⁴⁵⁶⁷⁸⁹⁻"["0123456789-".indexOf(sign)])}`;
+  return `10${raised(String(power))}`;
 }
+
+const raised = (/** @type {string} */ power) => power.replace(/./g, (sign) => "⁰¹²³⁴⁵⁶⁷⁸⁹⁻"["0123456789-".indexOf(sign)]);
+
+/** A value beside an axis of powers of ten, in its form: 2.18 · 10⁻⁵. @param {number} value */
+export const scientific = (value) => format(value).replace(/e\+?(\D?)(\d+)$/, (_, minus, power) => ` · 10${raised((minus && "-") + power)}`);
 
 /**
  * A state, and one that is pinned, as the end of an address, and back; what does not fit the controls is left out.

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { PIN, decade, format, fromHash, parse, stepOf, steps, toHash, valueAt } from "./scale.js";
+import { PIN, decade, format, fromHash, parse, scientific, stepOf, steps, toHash, valueAt } from "./scale.js";
 
 /** @import { Choice, Slider, Tick } from "./types" */
 
@@ -85,6 +85,7 @@ test("a logarithmic axis is labelled at powers of ten, briefly", () => {
   assert.deepEqual([1e-3, 1e4, 1e6, 1e-12].map(decade), ["10⁻³", "10⁴", "10⁶", "10⁻¹²"]);
   assert.deepEqual([2, 30, 0.5].map(decade), ["", "", ""]);
   assert.equal(decade(10 ** -4 * (1 + 1e-12)), "10⁻⁴"); // the axis reaches it by rounding
+  assert.deepEqual([2.18e-5, -1e-12, 5e9, 0.25].map(scientific), ["2.18 · 10⁻⁵", "\u22121.00 · 10⁻¹²", "5.00 · 10⁹", "0.25"]);
 });
 
 test("a text of many digits is refused at once", () => {

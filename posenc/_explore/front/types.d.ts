@@ -200,6 +200,7 @@ export interface Told {
 /** A view that can be probed: probe.js says how it is used. */
 export interface Picture extends View {
   frame: Frame;
+  above?: boolean;
   locate(x: number, y: number): Place | null;
   step(place: Place | null, dx: number, dy: number): Place | null;
   named(place: Place): Record<string, number>;

@@ -67,7 +67,7 @@ class Desk:
             (Slider("base", TRAINED["base"], 100.0, 1e6, 1 / 40, integer=False, log=True), "RoPE’s base"),
             (_choice("scaling", list(SCALINGS)), "RoPE’s scaling"),
             (Slider("factor", TRAINED["factor"], 1.0, float(REACH), 0.5, integer=False), "scaling factor"),
-            (Slider("slope", TRAINED["slope"], 0.01, 100.0, 1 / 40, integer=False, log=True), "ALiBi’s slopes, times"),
+            (Slider("slope", TRAINED["slope"], 0.01, 100.0, 1 / 40, integer=False, log=True), "ALiBi’s slopes ×"),
             (_choice("ink", ["surprise", "attention to predict a letter"]), "colour by"),
             (_choice("head", self.heads), "attention of"),
             (Slider("temperature", 0.0, 0.0, 1.5, 0.05, integer=False), "temperature"),

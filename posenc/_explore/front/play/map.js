@@ -2,7 +2,7 @@
 // Where a head looks from every byte: a map of the logarithms of the weights, since most weights are small.
 
 import { write } from "../dom.js";
-import { decade, format } from "../scale.js";
+import { decade, format, scientific } from "../scale.js";
 import { Heatmap } from "../views/heatmap.js";
 import { LEAST, mapped } from "./looks.js";
 
@@ -17,6 +17,7 @@ const weights = ({ shape: size, data }) => ({ shape: size, data: data.map((v) =>
 export class Looks extends Heatmap {
   /** @type {string[]} the bytes of both axes */
   letters = [];
+  above = true; // what is told covers no cell
 
   /** @param {ViewSpec} spec @param {HTMLElement} host @param {Control[]} controls */
   constructor(spec, host, controls) {
@@ -76,7 +77,7 @@ export class Looks extends Heatmap {
   /** @type {Heatmap["word"]} */
   word(value) {
     if (!Number.isFinite(value)) return super.word(value);
-    return 10 ** value > LEAST ? format(10 ** value) : `less than ${decade(LEAST)}`;
+    return 10 ** value > LEAST ? scientific(10 ** value) : `less than ${decade(LEAST)}`;
   }
 
   /** @param {Tensor[]} tensors */

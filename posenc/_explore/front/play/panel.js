@@ -1,7 +1,7 @@
 // @ts-check
 // A panel in which trained models read a text: what reads is the page's graphs (page.js) or a kernel (kernel.js).
 
-import { makeControl } from "../controls.js";
+import { further, makeControl } from "../controls.js";
 import { element, unique, write } from "../dom.js";
 import { even } from "../layout.js";
 import { format } from "../scale.js";
@@ -28,6 +28,7 @@ const FULL = 8; // bits from which on a letter is as red as can be
 const SIDES = [0, 1];
 /** @type {(keyof Settings)[]} */
 const KNOBS = ["base", "scaling", "factor", "slope"];
+const MORE = ["count", "ink", "head"];
 const ATTENTION = 1; // what letters are inked by
 const bits = (/** @type {number} */ value) => (Number.isNaN(value) ? "–" : value.toFixed(2));
 
@@ -96,7 +97,10 @@ export class Playing {
       move: (value) => this.set({ [control.name]: value }),
       complain: (message) => this.complain(message),
     })]));
-    const row = (/** @type {string[]} */ names) => element("div", { class: "pe-controls" }, ...names.map((name) => this.made[name].host));
+    const hosts = (/** @type {string[]} */ names) => names.map((name) => this.made[name].host);
+    const row = (/** @type {string[]} */ names) => element("div", { class: "pe-controls" }, ...hosts(names));
+    const more = element("div", { class: "pe-controls pe-more", id: `${this.id}-more`, hidden: true }, ...hosts(MORE));
+    this.made.broken.host.classList.add("pe-wide");
     this.strips = SIDES.map((side) => new Strip(this.model(side).colour, (letter, firmly) => this.pick(letter, firmly)));
     this.stages = element("div", { class: "pe-views" });
     this.loss = this.view(new Lines(spec.views.loss, this.stage("lines"), spec.controls));
@@ -110,11 +114,11 @@ export class Playing {
     this.body = element("div", { class: "pe-body", role: "group", "aria-labelledby": title.id },
       element("div", { class: "pe-head" }, title, element("div", { class: "pe-tools" }, tool("Reset", () => this.reset()))),
       element("p", { class: "pe-caption", hidden: !spec.caption }, spec.caption),
-      element("label", { class: "pe-typing", for: this.field.id }, "Your text; it doesn’t leave this page"), this.field, this.told,
-      row(["text", "a", "b", "broken"]), this.expected, this.message,
+      element("div", { class: "pe-typing" }, element("label", { for: this.field.id }, "Your text; it doesn’t leave this page"), this.made.text.host),
+      this.field, this.told, row(["a", "b", "broken"]), this.expected, this.message,
       element("div", { class: "pe-strips" }, ...this.strips.map(({ host }) => host)), this.letter,
       element("div", { class: "pe-strips pe-foreseen" }, ...this.expectations), element("div", { class: "pe-actions" }, this.status),
-      row(["count", ...KNOBS, "ink", "head"]), ...picture, this.stages,
+      row(KNOBS), element("div", { class: "pe-actions" }, further(more)), more, ...picture, this.stages,
       row(["temperature"]), this.writer.host, this.spoken, this.data);
     this.root.append(this.body);
     this.watch = new ResizeObserver(() => this.arrange());
@@ -206,8 +210,10 @@ export class Playing {
     const { bytes, values, spec } = this;
     const all = new TextEncoder().encode(this.field.value).length;
     write(this.told, all > bytes.length ? `The text has ${format(all)} bytes; the models read the first ${format(bytes.length)}.` : `${format(all)} byte${all === 1 ? "" : "s"}.`);
-    for (const name of KNOBS) this.made[name].host.hidden = !SIDES.some((side) => this.model(side).knobs.includes(name));
-    this.made.factor.host.classList.toggle("pe-idle", !values.scaling);
+    for (const name of KNOBS) {
+      const idle = name === "factor" && !values.scaling;
+      this.made[name].host.hidden = idle || !SIDES.some((side) => this.model(side).knobs.includes(name));
+    }
     const { expect } = spec.breaks[values.broken];
     const told = SIDES.map((side) => this.model(side)).filter(({ name }, i, both) => !i || name !== both[0].name);
     this.expected.hidden = values.broken === NOTHING;

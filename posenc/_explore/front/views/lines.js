@@ -2,7 +2,7 @@
 // Curves over one axis, as lines, steps, stems, bars or dots. Each line has its nodes, whose outline moves.
 
 import { element, pool, set, shape, textWidth } from "../dom.js";
-import { format, stepOf, valueAt } from "../scale.js";
+import { format, stepOf, valueAt, scientific } from "../scale.js";
 import { Frame, roomy } from "./axes.js";
 import { FAR, beyond, borders, envelope, heightAt, near, nearest, polyline, staircase } from "./curves.js";
 import { View, extent, span, within } from "./view.js";
@@ -362,9 +362,10 @@ export class Lines extends View {
     const lines = Array.from({ length: count }, (_, i) => ({ value: y.data[i * points + index], place: this.all[i][index], i }));
     const shown = lines.filter(({ value }) => Number.isFinite(value));
     const name = (/** @type {number} */ i) => (count > 1 ? this.label(i, count) : "");
+    const said = this.spec.log_y ? scientific : format; // as its axis
     return {
       title: `${this.spec.x} ${word ? `“${word}” (${format(at)})` : format(at)}`,
-      values: (shown.length ? shown : lines).map(({ value, i }) => ({ name: name(i), text: format(value), colour: count > 1 ? this.colour(i) : undefined })),
+      values: (shown.length ? shown : lines).map(({ value, i }) => ({ name: name(i), text: said(value), colour: count > 1 ? this.colour(i) : undefined })),
       point: [this.xs[index], shown.length ? within(Math.min(...shown.map(({ place }) => place)), top, top + height) : top + height / 2],
       lines: `M${this.xs[index]} ${top}v${height}`,
       dots: shown.filter(({ place }) => place >= top - 1 && place <= top + height + 1).map(({ place, i }) => ({ x: this.xs[index], y: place, colour: this.colour(i) })),

@@ -14,7 +14,8 @@ const STEPS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowD
  * A view that can be probed has `locate(x, y)`, the place at a pixel of its picture, or null; `step(place, dx, dy)`, the
  * place so far from another; `named(place)`, what its axes say there; `find(names)`, the place of which other axes speak,
  * or null; and `tell(place)`: the words, the point to mark and the lines to draw. The panel is told of every place. Where
- * a place stands for values of controls, `adopt(place)`, the key Enter sets them.
+ * a place stands for values of controls, `adopt(place)`, the key Enter sets them. The words stand beside the point, and of a
+ * view with `above`, above its picture.
  */
 export class Probe {
   /** @type {Place | null} */
@@ -103,6 +104,10 @@ export class Probe {
     });
     // Beside the point, on the side with room, and never under the pointer.
     const { plot, width } = this.view.frame;
+    if (this.view.above) {
+      const { left, top, width: wide } = plot;
+      return void Object.assign(this.chip.style, { right: `${Math.round(width - left - wide)}px`, top: `${Math.round(top - 2)}px`, transform: "translateY(-100%)" });
+    }
     const right = point[0] < plot.left + plot.width / 2;
     Object.assign(this.chip.style, {
       left: right ? `${Math.round(point[0] + 14)}px` : "auto",
