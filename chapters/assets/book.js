@@ -12,12 +12,9 @@ document.addEventListener("DOMContentLoaded", () => {
   all(".primary-toggle", button => button.setAttribute("aria-label", "Show or hide the list of chapters"));
   all(".secondary-toggle", button => button.setAttribute("aria-label", "Show or hide the contents of this page"));
   all(".search-button-field", button => button.removeAttribute("aria-label"));
-  /* A solution's button reads "Show" or "Hide", and what it shows is the title that it stands in. */
+  /* A solution's button is named by the title that it stands in. */
   all("button.toggle-button", button => {
-    const title = button.parentElement;
-    title.id ||= `${button.id}-title`;
-    button.removeAttribute("aria-label");
-    button.setAttribute("aria-describedby", title.id);
+    button.setAttribute("aria-label", `Show or hide: ${button.parentElement.textContent.trim().replace(/\s+/g, " ")}`);
     button.querySelector("svg")?.setAttribute("aria-hidden", "true");
   });
   /* The title of the book is the banner of its pages; roles that ARIA has dropped go. */
@@ -56,5 +53,8 @@ function reach() {
     else if (box.tabIndex === 0) box.removeAttribute("tabindex");
   }
 }
-addEventListener("load", () => setTimeout(reach, 0));
+addEventListener("load", () => {
+  setTimeout(reach, 0);
+  window.MathJax?.startup?.promise?.then(reach); // formulas come later
+});
 addEventListener("resize", reach);
