@@ -40,7 +40,8 @@ PLAIN := ATEN_CPU_CAPABILITY=default OMP_NUM_THREADS=2 OMP_WAIT_POLICY=PASSIVE
 ROUNDING := 1  # the seed by which gradients are rounded otherwise, as on a processor that nobody here has
 ROUNDED = --rounding $(ROUNDING)
 
-.PHONY: help book pdf epub sheet draft built serve test pages quick nbval nbval-plain check alone random lowest environments scheme notebooks checked census mutants evidence evidence-gpu bench tour grips clean \
+.PHONY: help book pdf epub sheet draft built serve test pages quick nbval nbval-plain check alone random lowest environments \
+        scheme notebooks checked census mutants evidence evidence-gpu bench tour grips aloud clean \
         front chromium
 
 help:
@@ -68,7 +69,8 @@ help:
 	@echo "make evidence   train and measure what has no result yet, at low priority; make evidence-gpu does so on a GPU"
 	@echo "make bench      time the rotation, the schemes, the audit, the explorers and the models that learn in a page"
 	@echo "make tour       go through the panels that learn and read, by mouse and by keyboard, and keep pictures of it in"
-	@echo "                _build/tour; make grips drags each grip of the book's panels, and writes a table of what moved"
+	@echo "                _build/tour; make grips drags each grip of the book's panels, and writes a table of what moved;"
+	@echo "                make aloud ONLY=\"rope alibi\" writes what a screen reader finds there to _build/aloud"
 	@echo "make clean      remove what was built (not .venv)"
 	@echo
 	@echo "JOBS=1                 how many tests run at a time, at most 4; otherwise one for each core"
@@ -245,6 +247,10 @@ bench: $(VENV)/.test front chromium
 # A reader's way through the built book, without a network.
 tour grips: built $(VENV)/.test chromium
 	@$(BIN)/python tools/$@.py
+
+aloud: built $(VENV)/.test chromium
+	@test -n "$(ONLY)" || { echo 'Name the pages: make aloud ONLY="rope alibi"' >&2; exit 1; }
+	@$(BIN)/python tools/aloud.py $(ONLY)
 
 clean:
 	rm -rf _build mutants posenc/_explore/static node_modules tests/front/node_modules .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

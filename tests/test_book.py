@@ -463,7 +463,7 @@ def test_a_panel_stands_before_its_code_which_is_folded(book: Path, request: pyt
         figure, fold, code = (cell.index(part) for part in ("<figure", "<details", 'class="highlight'))
         assert figure < fold < code
         assert re.match(r'<details class="[^"]*">', cell[fold:])  # and not open
-        assert re.search(r"The function and the call, \d+ lines", cell[fold:code])
+        assert re.search(r"<summary><p[^>]*>The function and the call, \d+ lines</p></summary>", cell[fold:code])
 
 
 @each(PAGES)

@@ -266,6 +266,32 @@ pathlib.Path(os.environ["POSENC_EXPLORERS"], "explore-one.pickle").write_bytes(b
 print(6 * 7)"""
 
 
+def test_a_fold_of_code_is_named_by_what_is_in_it(extension: ModuleType) -> None:
+    document = new_document("page")
+    for cells in ({"cell_code_source": "a\nb"}, {"cell_code_source": "a", "cell_code_output": ""}):
+        fold = extension.HideCodeCellNode(prompt_show="Show code cell source", prompt_hide="Hide code cell source")
+        for name, code in cells.items():
+            fold += nodes.container("", *([nodes.literal_block(code, code)] if code else []), nb_element=name)
+        document += fold
+    extension.FoldsNamed(document).run()
+    named = [(fold["prompt_show"], fold["prompt_hide"]) for fold in document.children]
+    assert named == [("Code, 2 lines",) * 2, ("Code and output, 1 line",) * 2]
+
+
+def test_what_is_read_aloud_in_vain_is_taken_out(extension: ModuleType) -> None:
+    """As myst-nb and Sphinx write it: should they write it otherwise, the fold of the built book says so."""
+    fold = (
+        '<summary aria-label="Toggle hidden content">\n<p class="collapsed admonition-title">Code, 2 lines</p>\n'
+        '<p class="expanded admonition-title">Code, 2 lines</p>\n</summary>\n'
+    )
+    context = {"body": fold + '<h2>Angles<a class="headerlink" href="#angles" title="Link">#</a></h2>'}
+    extension.plainer(None, "page", "page.html", context, None)
+    assert context["body"] == (
+        '<summary><p class="admonition-title">Code, 2 lines</p></summary>\n'
+        '<h2>Angles<a aria-hidden="true" tabindex="-1" class="headerlink" href="#angles" title="Link">#</a></h2>'
+    )
+
+
 @pytest.fixture
 def build(
     execution: ModuleType, stamp: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -50,6 +50,17 @@ def test_what_pyproject_asks_for_is_pinned() -> None:
     assert names <= {canonicalize_name(pin.name) for pin in PINS}
 
 
+def test_a_release_is_built_with_the_versions_that_were_tested_together() -> None:
+    release = (ROOT / ".github/workflows/release.yml").read_text(encoding="utf-8")
+    tools = [line for line in release.splitlines() if re.search(r"pip install .*\bbuild\b", line)]
+    assert len(tools) == 1 and "--constraint constraints.txt" in tools[0]
+    steps = re.findall(r"- run: python -m build .*\n +env:\n +PIP_CONSTRAINT: \S+ github\.workspace }}/(\S+)", release)
+    assert steps == ["constraints.txt"] and release.count("python -m build ") == 2  # both in this step
+    asked = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["build-system"]["requires"]
+    names = {canonicalize_name(Requirement(line).name) for line in asked} | {"build"}
+    assert names <= {canonicalize_name(pin.name) for pin in PINS}
+
+
 def listed(name: str) -> dict[str, Requirement]:
     """What a file of requirements asks for, by name, without its options."""
     lines = (ROOT / name).read_text(encoding="utf-8").splitlines()

@@ -435,7 +435,7 @@ def test_everything_has_a_name_a_value_and_words(page):
     assert slider.get_attribute("aria-valuetext") == "10\u202f000"
     for role in ("slider", "textbox", "button"):
         for item in root.get_by_role(role).all():
-            assert item.evaluate("e => (e.labels?.[0] ?? e).textContent || e.ariaLabel").strip()
+            assert item.evaluate("e => (e.labels?.[0] ?? e).textContent || e.ariaLabel || e.title").strip()
     stage = root.locator(".pe-stage").first
     assert stage.get_attribute("role") == "slider"  # which arrow keys move over the picture
     assert stage.get_attribute("aria-label") == "128 rows (position) by 64 columns (dimension), values from −1 to 1."

@@ -604,7 +604,7 @@ def test_a_panel_is_used_by_keyboard_alone(made, open_page):
     names = []
     press = page.keyboard.press
     focused = """() => { const e = document.activeElement;
-      return e.getAttribute("aria-label") ?? e.labels?.[0]?.textContent ?? e.textContent; }"""
+      return e.getAttribute("aria-label") || e.labels?.[0]?.textContent || e.textContent || e.title; }"""
 
     def tab(to):
         for _ in range(30):

@@ -176,13 +176,30 @@ class PanelFirst(SphinxPostTransform):
             code, *rest = cell.children
             if not any('class="pe-panel' in raw.astext() for part in rest for raw in part.findall(nodes.raw)):
                 continue
-            lines = next(code.findall(nodes.literal_block)).astext().count("\n") + 1
             if not isinstance(code, HideCodeCellNode):
                 inner, code = code, HideCodeCellNode(classes=["above-input"])
                 code.append(inner)
-            code["prompt_show"] = code["prompt_hide"] = f"The function and the call, {lines} lines"
+            name(code, "The function and the call")
             cell.children = []
             cell.extend([*rest, code])
+
+
+class FoldsNamed(SphinxPostTransform):
+    """A fold of code says what is in it, and how much: a chapter has forty, and a screen reader lists them by name."""
+
+    default_priority = 200  # after myst-nb has made them, before PanelFirst
+    formats = ("html",)
+
+    def run(self, **kwargs: Any) -> None:
+        for fold in self.document.findall(HideCodeCellNode):
+            both = any(part.get("nb_element") == "cell_code_output" for part in fold.children)
+            name(fold, "Code and output" if both else "Code")
+
+
+def name(fold: HideCodeCellNode, what: str) -> None:
+    """Gives a fold of code one name, open and shut, with the number of lines."""
+    lines = next(fold.findall(nodes.literal_block)).astext().count("\n") + 1
+    fold["prompt_show"] = fold["prompt_hide"] = f"{what}, {lines} line{'s' if lines > 1 else ''}"
 
 
 class PanelLinks(SphinxTransform):
@@ -247,17 +264,28 @@ class Citations(AuthorYearReferenceStyle):
 COLOURLESS = re.compile(r'<span class="(?:n|nn|o|p|w)">([^<]*)</span>')
 NESTED = re.compile(r'<span class="([^"]*)"><span class="pre">([^<]*)</span></span>')  # in signatures
 PARENTHESIS = re.compile(r'<span class="sig-paren">([()])</span>')
+# A fold of code has one name, and the element says whether it is open.
+TWICE = re.compile(
+    r'<summary aria-label="[^"]*">\s*<p class="collapsed admonition-title">([^<]*)</p>\s*'
+    r'<p class="expanded admonition-title">\1</p>\s*</summary>'
+)
 NEIGHBOURS = re.compile(r'<span class="(\w+)">([^<]*)</span><span class="\1">(?=[^<]*</span>)')
 
 
 def plainer(app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: object) -> None:
-    """Takes the elements out of a page's code that no style tells from plain text."""
+    """Takes out of a page the elements of code that no style tells from plain text, and what is read aloud in vain.
+
+    The sign beside a heading, which links to it, is for the mouse. A style hides it, but not from a screen reader if
+    the section isn't laid out yet.
+    """
     if "body" in context:
         body = COLOURLESS.sub(r"\1", context["body"])
         while body != (joined := NEIGHBOURS.sub(r'<span class="\1">\2', body)):
             body = joined
         body = NESTED.sub(r'<span class="\1 pre">\2</span>', body)
         body = PARENTHESIS.sub(r"\1", body)
+        body = TWICE.sub(r'<summary><p class="admonition-title">\1</p></summary>', body)
+        body = body.replace('<a class="headerlink"', '<a aria-hidden="true" tabindex="-1" class="headerlink"')
         context["body"] = body
 
 
@@ -348,6 +376,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
     # A change of this file reads all pages again.
     app.add_config_value("book_version", hashlib.sha256(Path(__file__).read_bytes()).hexdigest(), "env")
     app.add_directive("checked", Checked)
+    app.add_post_transform(FoldsNamed)
     app.add_post_transform(PanelFirst)
     app.add_transform(Addressed)
     app.add_transform(PanelLinks)

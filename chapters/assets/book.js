@@ -11,7 +11,12 @@ document.addEventListener("DOMContentLoaded", () => {
   /* Buttons that have a tooltip for a name get one that says what they do; where there is text, the text is the name. */
   all(".primary-toggle", button => button.setAttribute("aria-label", "Show or hide the list of chapters"));
   all(".secondary-toggle", button => button.setAttribute("aria-label", "Show or hide the contents of this page"));
-  all(".search-button-field, details.hide > summary", button => button.removeAttribute("aria-label"));
+  all(".search-button-field", button => button.removeAttribute("aria-label"));
+  /* A solution's button is named by the title that it stands in. */
+  all("button.toggle-button", button => {
+    button.setAttribute("aria-label", `Show or hide: ${button.parentElement.textContent.trim().replace(/\s+/g, " ")}`);
+    button.querySelector("svg")?.setAttribute("aria-hidden", "true");
+  });
   /* The title of the book is the banner of its pages; roles that ARIA has dropped go. */
   all(".navbar-brand", brand => brand.parentElement.setAttribute("role", "banner"));
   all(".citation, .citation-list", entry => entry.removeAttribute("role"));
@@ -41,12 +46,15 @@ addEventListener("afterprint", () => {
 });
 
 /* What is wider than its column scrolls; only then it is a stop for the Tab key. */
-const scrollers = "div.highlight pre, div.cell_output pre, div.pst-scrollable-table-container, div.math, mjx-container[display]";
+const scrollers = "div.highlight pre, div.cell_output pre, div.pe-table, div.pst-scrollable-table-container, div.math, mjx-container[display]";
 function reach() {
   for (const box of document.querySelectorAll(scrollers)) {
     if (box.scrollWidth > box.clientWidth + 1) box.tabIndex = 0;
     else if (box.tabIndex === 0) box.removeAttribute("tabindex");
   }
 }
-addEventListener("load", () => setTimeout(reach, 0));
+addEventListener("load", () => {
+  setTimeout(reach, 0);
+  window.MathJax?.startup?.promise?.then(reach); // formulas come later
+});
 addEventListener("resize", reach);

@@ -113,9 +113,8 @@ class Table:
                 body += f"<{tag}{scope}{a}{data}>{_marked(cell)}</{tag}>"
             body += "</tr>"
         caption = html.escape(self.caption)
-        label = f' role="group" aria-label="{caption}"' if caption else ""
         return (
-            f'<div class="pe-table"{label} tabindex="0" style="overflow-x: auto"><table class="{names}">'
+            f'<div class="pe-table" tabindex="0" style="overflow-x: auto"><table class="{names}">'
             + (f"<caption>{caption}</caption>" if caption else "")
             + f"<thead><tr>{top}</tr></thead><tbody>{body}</tbody></table></div>"
             + (f"<p>{html.escape(self.note)}</p>" if self.note else "")

@@ -35,7 +35,7 @@ require(path + '/node-main.js').init({
 """
 BARE = re.compile(r"&(?!(?:amp|lt|gt|quot|#\d+|#x[0-9a-fA-F]+);)")
 #: Attributes that are not of XHTML, or mean nothing on paper.
-DROPPED = re.compile(r' (?:(?:tabindex|popover|aria-expanded|scope)="[^"]*"|role="(?:list(?:item)?|doc-biblioentry)")')
+DROPPED = re.compile(r' (?:(?:tabindex|popover|aria-expanded)="[^"]*"|role="(?:list(?:item)?|doc-biblioentry)")')
 
 
 TAG = re.compile(r"<[A-Za-z][^<>]*>")

@@ -38,8 +38,9 @@ SET = (
     "() => window.MathJax?.startup?.promise ? MathJax.startup.promise.then(() => document.fonts.ready).then(() => true)"
     " : false"
 )
-#: MathJax hides its letters from screen readers, and a print tells them nothing else of a formula. So its TeX is
-#: beside it, in white and too small to see: it is read aloud, found and copied.
+#: MathJax hides its letters from screen readers, and a print tells them nothing else of a formula: Chromium gives
+#: alternative texts to pictures alone. So its TeX is beside it, in white and too small to see: it is read aloud, found
+#: and copied.
 SAY = r"""() => {
   for (const item of window.MathJax?.startup?.document?.math ?? []) {
     const tex = item.math.replace(/\\[qkvp](?![A-Za-z])\s*/g, "").replace(/\\class\{[\w-]+\}/g, "");

@@ -60,6 +60,18 @@ export function write(node, text) {
 }
 
 /**
+ * Nodes that a style hides, or no longer hides, from what reads the page aloud: of a section that is not laid out yet, it is
+ * told of all that only a style hides.
+ * @type {(nodes: Iterable<Element>, hidden: boolean) => void}
+ */
+export function mute(nodes, hidden) {
+  for (const node of nodes) {
+    if (hidden) node.setAttribute("aria-hidden", "true");
+    else node.removeAttribute("aria-hidden");
+  }
+}
+
+/**
  * As many children as there are items: made by `create` where some are missing, removed where there are too many.
  * @template {Element} T @param {Element} parent @param {number} count @param {(index: number) => T} create
  */

@@ -2,8 +2,13 @@
 // The panel: controls, views, messages. What computes is an engine: the kernel's (widget.js) or the page's (page.js).
 
 import { Comparison, Pin, sidesFor } from "./compare.js";
+<<<<<<< HEAD
 import { further, makeControl } from "./controls.js";
 import { element, unique, write } from "./dom.js";
+=======
+import { makeControl } from "./controls.js";
+import { element, mute, unique, write } from "./dom.js";
+>>>>>>> a47
 import { Latest } from "./latest.js";
 import { arrange, even } from "./layout.js";
 import { Motion, still } from "./motion.js";
@@ -140,6 +145,8 @@ export class Panel {
       element("div", { class: "pe-head" }, this.title, this.tools()), this.caption, this.controls, this.actions, this.more, this.message,
       this.progress, this.stages, this.spoken, this.data);
     this.root.append(this.body);
+    mute(this.root.querySelectorAll(":scope > :is(.pe-title, .pe-state, .pe-caption)"), true); // the panel has its own
+    mute([this.stages, this.message, this.progress, this.more], true);
     for (const kind of ["pointerdown", "keydown"]) {
       this.body.addEventListener(kind, (event) => this.playing?.contains(/** @type {Node} */ (event.target)) || this.stop(), { capture: true });
     }
@@ -221,6 +228,22 @@ export class Panel {
     this.request();
   }
 
+<<<<<<< HEAD
+=======
+  /** The button that unfolds the further controls. */
+  further() {
+    const button = element("button", {
+      type: "button", class: "pe-button pe-further", "aria-expanded": "false", "aria-controls": this.more.id,
+      onclick: () => {
+        this.more.hidden = !this.more.hidden;
+        mute([this.more], this.more.hidden);
+        button.setAttribute("aria-expanded", String(!this.more.hidden));
+      },
+    }, "More controls");
+    return button;
+  }
+
+>>>>>>> a47
   /** @param {string} name of the control */
   player(name) {
     const words = () => (still() ? "Step" : this.motion.playing ? "Stop" : "Play");
@@ -487,6 +510,7 @@ export class Panel {
    */
   loading(fraction) {
     this.progress.hidden = fraction === null;
+    mute([this.progress], this.progress.hidden);
     if (fraction === null) return;
     if (Number.isFinite(fraction)) this.progress.value = fraction;
     else this.progress.removeAttribute("value");
@@ -495,6 +519,7 @@ export class Panel {
   /** @param {string | null} message */
   complain(message) {
     this.message.hidden = !message;
+    mute([this.message], !message);
     write(this.message, message ?? "");
   }
 
@@ -510,13 +535,18 @@ export class Panel {
       view.update(mine[i]);
     });
     even(this.all);
+    const first = !this.tensors;
     this.tensors = tensors;
     this.shown = values;
     this.again();
-    this.root.classList.add("pe-live");
+    if (first) {
+      this.root.classList.add("pe-live");
+      mute(this.root.querySelectorAll(":scope > .pe-stills"), true);
+      mute([this.stages], false);
+    }
     this.root.dispatchEvent(new CustomEvent("pe-drawn", { detail: values }));
     clearTimeout(this.speaking);
-    this.speaking = setTimeout(() => this.speak(), 600);
+    if (!first) this.speaking = setTimeout(() => this.speak(), 600); // what is there at first, its pictures say
     if (this.data.open) this.tabulate();
   }
 

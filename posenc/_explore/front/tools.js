@@ -1,5 +1,5 @@
 // @ts-check
-// The small buttons of a panel: a picture each, with its name for those who do not see it.
+// The small buttons of a panel: a picture each, and its name as a hint under the pointer, which is also what is read aloud.
 
 import { element, shape } from "./dom.js";
 
@@ -13,5 +13,5 @@ const PICTURES = { // paths in a square of 20
 /** @type {(name: keyof typeof PICTURES, onclick: () => void, attributes?: Record<string, any>) => HTMLElement} */
 export function tool(name, onclick, attributes = {}) {
   const picture = shape("svg", { viewBox: "0 0 20 20", "aria-hidden": "true" }, shape("path", { d: PICTURES[name] }));
-  return element("button", { type: "button", class: "pe-tool", "aria-label": name, title: name, onclick, ...attributes }, picture);
+  return element("button", { type: "button", class: "pe-tool", title: name, onclick, ...attributes }, picture);
 }

@@ -19,7 +19,7 @@ export class Strip {
     this.line = element("p", { class: "pe-strip-line" });
     this.text = element("div", { class: "pe-strip", tabindex: 0, role: "group", "aria-roledescription": "text, letter by letter" });
     this.before = this.text.appendChild(element("span"));
-    this.mark = this.text.appendChild(element("span", { class: "pe-strip-mark" }));
+    this.mark = this.text.appendChild(element("span", { class: "pe-strip-mark", "aria-hidden": "true" })); // which stands within a word; the line above tells the length
     this.after = this.text.appendChild(element("span"));
     this.stop = this.text.appendChild(element("span", { class: "pe-strip-stop" }));
     this.host = element("div", { class: "pe-strip-host" }, this.title, this.line, this.text);

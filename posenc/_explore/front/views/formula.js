@@ -20,8 +20,7 @@ export class Formula extends View {
   /** @param {ViewSpec} spec @param {HTMLElement} host @param {Control[]} controls */
   constructor(spec, host, controls) {
     super(spec, host, controls);
-    this.stage.setAttribute("aria-hidden", "true"); // the numbers are those of controls and of other views
-    this.stage.removeAttribute("role");
+    this.stage.removeAttribute("role"); // it is read as the formula that it is
     /** @type {{ node: Touchable, room: Element, name: string, wide: number }[]} */
     this.places = [];
     this.box = element("div", { class: "pe-formula" });

@@ -33,7 +33,7 @@ export class Probe {
     const { stage, frame } = view;
     frame.svg.append(this.layer);
     stage.append(this.chip);
-    set(stage, { tabindex: 0, role: "slider", "aria-valuetext": "none", "aria-valuenow": 0 });
+    set(stage, { tabindex: 0, role: "slider", "aria-valuetext": "no place yet, arrow keys go to one", "aria-valuenow": 0 });
     const at = (/** @type {PointerEvent} */ { clientX, clientY }) => view.locate(...view.pixel(clientX, clientY));
     /** @type {number | null} */
     let held = null; // a finger

@@ -61,7 +61,7 @@ export class Readout extends View {
   table([{ shape: [count], data }], most = { rows: count, columns: 1 }) {
     return {
       head: ["name", "value"],
-      rows: Array.from({ length: Math.min(count, most.rows) }, (_, i) => [this.label(i), data[i]]),
+      rows: Array.from({ length: Math.min(count, most.rows) }, (_, i) => [this.label(i), this.spec.spelt?.[i] ? this.figure(data[i], i) : data[i]]),
       size: [count, 1],
     };
   }

@@ -78,6 +78,12 @@ export class Tiles extends View {
     return this.spec.scale === "diverging" ? [-end, end] : [low, high > low ? high : low + 1];
   }
 
+  /** Each tile says what it shows; of all together there is the title. */
+  describe() {
+    this.stage.setAttribute("aria-label", this.head.textContent || "small pictures");
+    for (const part of this.parts) part.describe();
+  }
+
   summary() {
     return this.titled(this.parts.map((part) => part.summary(part.tensors).replace(/\.$/, "")).join("; "));
   }

@@ -75,9 +75,10 @@ export class View {
     /** @type {Values} */
     this.values = {}; // of the controls, for which the tensors were computed
     this.head = element("p", { class: "pe-view-title" }, spec.title ?? "");
-    this.legend = element("div", { class: "pe-swatches" });
+    // The names of lines and the scale of colours are for the eye: the summary has them.
+    this.legend = element("div", { class: "pe-swatches", "aria-hidden": "true" });
     this.stage = element("div", { class: "pe-stage", role: "img" });
-    this.foot = element("div", { class: "pe-legend" });
+    this.foot = element("div", { class: "pe-legend", "aria-hidden": "true" });
     host.append(this.head, this.legend, this.stage, this.foot); // four rows, which the views beside it share
   }
 
