@@ -507,6 +507,7 @@ export class Panel {
   /** @param {string | null} message */
   complain(message) {
     this.message.hidden = !message;
+    this.root.classList.toggle("pe-told", Boolean(message));
     write(this.message, message ?? "");
   }
 
