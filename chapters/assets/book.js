@@ -24,9 +24,13 @@ function firstPanel() {
   if (!panel || panel.classList.contains("pe-live") || panel.getBoundingClientRect().top > innerHeight) return Promise.resolve();
   return new Promise(done => { panel.addEventListener("pe-drawn", done, { once: true }); setTimeout(done, 3000); });
 }
+/* As TeX a formula is wider than it will be: until all are set, those at the top keep the room that they will take. */
+const settled = () => root.classList.remove("pe-setting");
 if (settings) {
+  root.classList.add("pe-setting");
   settings.startup ??= {};
-  settings.startup.pageReady = () => firstPanel().then(() => MathJax.startup.defaultPageReady());
+  settings.startup.pageReady = () => firstPanel().then(() => MathJax.startup.defaultPageReady()).finally(settled);
+  addEventListener("error", ({ target }) => { if (target.src?.includes("/mathjax/")) settled(); }, { capture: true });
 }
 
 /* Paper is light. */

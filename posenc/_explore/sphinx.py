@@ -53,7 +53,7 @@ def _scripts(app: Any, page: str, template: str, context: dict[str, Any], doctre
 def _first(body: str) -> str:
     """Mark a panel that stands before a page's first section: it keeps room on the first screen until it is drawn."""
     top, heading, rest = body.partition("<h2")
-    return top.replace('<figure class="pe-panel"', '<figure class="pe-panel pe-first"', 1) + heading + rest
+    return re.sub('(?<=<figure class="pe-panel)(?=(?: pe-learn)?")', " pe-first", top, count=1) + heading + rest
 
 
 def _apart(data: str, folder: Path) -> str:
