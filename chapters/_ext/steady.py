@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import html
 import re
+from string import ascii_letters
 from typing import Any
 
 from sphinx.application import Sphinx
@@ -19,8 +20,8 @@ SCRIPT = 0.71  # the size of an index or an exponent
 SIZE = 1.073  # that of MathJax's letters beside the book's
 
 LETTERS = (  # of TeX's mathematical italic, in thousandths of an em
-    "A750 B759 C715 D828 E738 F643 G786 H831 I440 J555 K849 L681 M970 N803 O763 P642 Q791 R759 S613 T584 U683 V583 "
-    "W944 X828 Y581 Z683 a529 b429 c433 d520 e466 f490 g477 h576 i345 j412 k521 l298 m878 n600 o485 p503 q446 r451 "
+    "A750 B759 C760 D828 E764 F749 G786 H888 I504 J633 K889 L681 M1051 N888 O763 P751 Q791 R759 S645 T704 U767 V769 "
+    "W1048 X852 Y763 Z723 a529 b429 c433 d520 e466 f490 g477 h576 i345 j412 k521 l298 m878 n600 o485 p503 q446 r451 "
     "s469 t361 u572 v485 w716 x572 y490 z465 \\alpha640 \\beta566 \\gamma518 \\delta444 \\epsilon406 \\zeta438 "
     "\\theta469 \\lambda583 \\mu603 \\nu494 \\pi570 \\rho517 \\sigma571 \\tau437 \\varphi654 \\omega622 \\Delta833"
 )
@@ -43,7 +44,7 @@ GROUPS = {  # of other signs, in em, with the space around where there is some
     1.5: r"\log \sin \cos \exp \arcsin \ll \gg",
     2.9: r"\softmax",
 }
-WIDTHS = {each[:-3]: int(each[-3:]) / 1000 for each in LETTERS.split()}
+WIDTHS = {each.rstrip("0123456789"): int(each.lstrip("\\" + ascii_letters)) / 1000 for each in LETTERS.split()}
 WIDTHS |= {sign: width for width, signs in GROUPS.items() for sign in signs.split(" ")}
 
 
@@ -54,7 +55,7 @@ def width(tex: str) -> float:
         tex: The formula, as TeX, without its delimiters.
 
     Returns:
-        The sum of its letters' widths and of the space around relations. It is right to about a tenth.
+        The sum of the widths of letters and of the space around relations. Half the book's formulas differ by 2 %.
     """
     total, scale, scripts = 0.0, 1.0, []
     pending = False  # an index or an exponent begins

@@ -47,10 +47,11 @@ addEventListener("afterprint", () => {
 /* What is wider than its column scrolls; only then it is a stop for the Tab key. */
 const scrollers = "div.highlight pre, div.cell_output pre, div.pst-scrollable-table-container, div.math, mjx-container[display]";
 function reach() {
-  for (const box of document.querySelectorAll(scrollers)) {
-    if (box.scrollWidth > box.clientWidth + 1) box.tabIndex = 0;
+  const boxes = [...document.querySelectorAll(scrollers)], wide = boxes.map(box => box.scrollWidth > box.clientWidth + 1);
+  boxes.forEach((box, i) => { // after all are measured: each change would cost the next one a layout
+    if (wide[i]) box.tabIndex = 0;
     else if (box.tabIndex === 0) box.removeAttribute("tabindex");
-  }
+  });
 }
 addEventListener("load", () => setTimeout(reach, 0));
 addEventListener("resize", reach);
