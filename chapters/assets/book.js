@@ -29,9 +29,13 @@ function firstPanel() {
   if (!panel || panel.classList.contains("pe-live") || panel.getBoundingClientRect().top > innerHeight) return Promise.resolve();
   return new Promise(done => { panel.addEventListener("pe-drawn", done, { once: true }); setTimeout(done, 3000); });
 }
+/* As TeX a formula is wider than it will be: until all are set, those at the top keep the room that they will take. */
+const settled = () => root.classList.remove("pe-setting");
 if (settings) {
+  root.classList.add("pe-setting");
   settings.startup ??= {};
-  settings.startup.pageReady = () => firstPanel().then(() => MathJax.startup.defaultPageReady());
+  settings.startup.pageReady = () => firstPanel().then(() => MathJax.startup.defaultPageReady()).finally(settled);
+  addEventListener("error", ({ target }) => { if (target.src?.includes("/mathjax/")) settled(); }, { capture: true });
 }
 
 /* Paper is light. */
@@ -48,10 +52,11 @@ addEventListener("afterprint", () => {
 /* What is wider than its column scrolls; only then it is a stop for the Tab key. */
 const scrollers = "div.highlight pre, div.cell_output pre, div.pe-table, div.pst-scrollable-table-container, div.math, mjx-container[display]";
 function reach() {
-  for (const box of document.querySelectorAll(scrollers)) {
-    if (box.scrollWidth > box.clientWidth + 1) box.tabIndex = 0;
+  const boxes = [...document.querySelectorAll(scrollers)], wide = boxes.map(box => box.scrollWidth > box.clientWidth + 1);
+  boxes.forEach((box, i) => { // after all are measured: each change would cost the next one a layout
+    if (wide[i]) box.tabIndex = 0;
     else if (box.tabIndex === 0) box.removeAttribute("tabindex");
-  }
+  });
 }
 addEventListener("load", () => {
   setTimeout(reach, 0);

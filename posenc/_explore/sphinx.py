@@ -47,7 +47,13 @@ def _scripts(app: Any, page: str, template: str, context: dict[str, Any], doctre
     if "pe-panel" in context.get("body", ""):
         app.add_js_file("posenc/page.js", loading_method="async", **{"data-early": "yes"})
         folder = Path(app.outdir) / "_static" / "posenc" / "graphs"
-        context["body"] = DATA.sub(lambda match: _apart(match[1], folder), context["body"])
+        context["body"] = _first(DATA.sub(lambda match: _apart(match[1], folder), context["body"]))
+
+
+def _first(body: str) -> str:
+    """Mark a panel that stands before a page's first section: it keeps room on the first screen until it is drawn."""
+    top, heading, rest = body.partition("<h2")
+    return re.sub('(?<=<figure class="pe-panel)(?=(?: pe-learn)?")', " pe-first", top, count=1) + heading + rest
 
 
 def _apart(data: str, folder: Path) -> str:
