@@ -1,7 +1,7 @@
 // @ts-check
 // The elements of controls, each with a function that shows a value in it.
 
-import { element } from "./dom.js";
+import { element, mute } from "./dom.js";
 import { format, parse, spread, stepOf, steps, valueAt } from "./scale.js";
 
 /** @import { Choice, Control, Made, Slider, Value } from "./types" */
@@ -29,6 +29,7 @@ export function further(more) {
     type: "button", class: "pe-button pe-further", "aria-expanded": "false", "aria-controls": more.id,
     onclick: () => {
       more.hidden = !more.hidden;
+      mute([more], more.hidden);
       button.setAttribute("aria-expanded", String(!more.hidden));
     },
   }, "More controls");
