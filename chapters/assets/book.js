@@ -8,15 +8,11 @@ root.dataset.theme ||= matchMedia("(prefers-color-scheme: dark)").matches ? "dar
 
 document.addEventListener("DOMContentLoaded", () => {
   const all = (selector, repair) => document.querySelectorAll(selector).forEach(repair);
-  /* Buttons that have a tooltip for a name get one that says what they do; where there is text, the text is the name. */
+  /* Buttons get a name that says what they do; where there is text, the text is the name. */
   all(".primary-toggle", button => button.setAttribute("aria-label", "Show or hide the list of chapters"));
   all(".secondary-toggle", button => button.setAttribute("aria-label", "Show or hide the contents of this page"));
   all(".search-button-field", button => button.removeAttribute("aria-label"));
-  /* A solution's button is named by the title that it stands in. */
-  all("button.toggle-button", button => {
-    button.setAttribute("aria-label", `Show or hide: ${button.parentElement.textContent.trim().replace(/\s+/g, " ")}`);
-    button.querySelector("svg")?.setAttribute("aria-hidden", "true");
-  });
+  all(".toggle-button", button => button.setAttribute("aria-label", `Show or hide: ${button.parentElement.textContent.trim()}`));
   /* The title of the book is the banner of its pages; roles that ARIA has dropped go. */
   all(".navbar-brand", brand => brand.parentElement.setAttribute("role", "banner"));
   all(".citation, .citation-list", entry => entry.removeAttribute("role"));
