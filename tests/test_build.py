@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import subprocess
 from collections.abc import Callable
@@ -356,6 +357,17 @@ def test_a_draft_shows_other_chapters_as_they_are_stored(
     monkeypatch.setenv("POSENC_DRAFT", "six")
     with pytest.raises(execution.NotebookError, match=r"chapters/six\.ipynb.*such as rope"):
         execution.draft(None, config)
+
+
+@pytest.mark.parametrize(("level", "location", "shown"), [
+    ("WARNING", "/book/chapters/two.ipynb:12", True), ("WARNING", "/book/chapters/one.ipynb:12", False),
+    ("WARNING", None, True), ("INFO", "/book/chapters/one.ipynb", True),
+])  # fmt: skip
+def test_a_draft_warns_of_the_pages_that_it_executes(
+    execution: ModuleType, level: str, location: str | None, shown: bool
+) -> None:
+    record = SimpleNamespace(levelno=getattr(logging, level), location=location)
+    assert execution.spoken(record, ["two"]) == shown
 
 
 def test_what_sphinx_executed_itself_is_executed_again_with_its_explorers(

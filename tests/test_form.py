@@ -157,3 +157,12 @@ def test_a_caption_is_words_and_no_markdown(name: str) -> None:
     text = "\n".join(cell.source for cell in read(name) if cell.kind == "code")
     for call in re.finditer(r"\b(?:caption|title)=((?:\s*f?\"(?:[^\"\\]|\\.)*\")+)", text):
         assert not re.search(r"(?<!\w)\*[A-Za-z][^*]*\*|`", call[1]), f"chapters/{name}.ipynb: {call[1]}"
+
+
+@pytest.mark.parametrize("name", CHAPTERS)
+def test_how_many_schemes_there_are_is_said_as_it_is(name: str) -> None:
+    """A new scheme makes "ten schemes" wrong wherever all of them are meant."""
+    numbers = ["ten", "eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen"]
+    text = "\n".join(cell.source for cell in read(name))
+    said = {word.lower() for word in re.findall(rf"\b({'|'.join(numbers)}) schemes\b", text, re.IGNORECASE)}
+    assert said <= {numbers[len(SCHEMES) - 10]}, f"chapters/{name}.ipynb says that there are {said} schemes"

@@ -310,7 +310,7 @@ def exported(text: str, made: str) -> str:
     names = [*re.findall(r'"(\w+)"', listed[1]), made]
     names.sort(key=lambda name: (not name.isupper() or len(name) == 1, not name[0].isupper(), name))
     words = " ".join(f'"{name}",' for name in names)
-    lines = textwrap.fill(words, 112, initial_indent="    ", subsequent_indent="    ", break_long_words=False)
+    lines = textwrap.fill(words, 118, initial_indent="    ", subsequent_indent="    ", break_long_words=False)
     return text[: listed.start(1)] + lines + "\n" + text[listed.end(1) :]
 
 

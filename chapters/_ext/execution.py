@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging as python_logging
 import os
 import shutil
 import tempfile
@@ -72,6 +73,14 @@ def draft(app: Sphinx, config: Config) -> None:
             raise NotebookError(f"there is no chapters/{unknown[0]}.ipynb: use the name of a chapter, such as rope")
         others = [f"*/{file}" for stem, file in chapters.items() if stem not in names]
         config.nb_execution_excludepatterns = others
+        for handler in python_logging.getLogger(logging.NAMESPACE).handlers:
+            handler.addFilter(lambda record: spoken(record, names))
+
+
+def spoken(record: python_logging.LogRecord, names: list[str]) -> bool:
+    """Whether a draft shows this warning: other pages lack numbers and panels of chapters that were not executed."""
+    page, *_ = str(getattr(record, "location", None) or "").split(":")
+    return record.levelno < python_logging.WARNING or not page or Path(page).stem in names
 
 
 def kernel(app: Sphinx, config: Config) -> None:
