@@ -225,8 +225,8 @@ function open(root) {
   addEventListener("hashchange", addressed);
   root.addEventListener("pe-drawn", aim, { once: true });
   const near = new IntersectionObserver(
-    ([entry]) => {
-      if (!entry.isIntersecting) return;
+    (entries) => {
+      if (!entries.some(({ isIntersecting }) => isIntersecting)) return; // a fold may open before the first is told
       near.disconnect();
       waiting.add(panel);
       panel.loading(NaN);
