@@ -225,8 +225,8 @@ function open(root) {
   addEventListener("hashchange", addressed);
   root.addEventListener("pe-drawn", aim, { once: true });
   const near = new IntersectionObserver(
-    ([entry]) => {
-      if (!entry.isIntersecting) return;
+    (entries) => {
+      if (!entries.some(({ isIntersecting }) => isIntersecting)) return; // a fold may open before the first is told
       near.disconnect();
       waiting.add(panel);
       panel.loading(NaN);
@@ -265,7 +265,12 @@ function start() {
   /** @type {NodeListOf<HTMLAnchorElement>} */ (document.querySelectorAll("a[href*='#explore-']")).forEach(follow);
 }
 
-// In a book the first panel is at the top, so the runtime is loaded while the page is still being read.
-if (SCRIPT.dataset.early) load().catch(() => {});
+// In a book the runtime is loaded while the page is still being read: after what the page is painted with, which comes
+// over the same line. A panel on the first screen asks for it as soon as there is one (open).
+const early = () => void load().catch(() => {});
+if (SCRIPT.dataset.early) {
+  if (document.readyState === "complete") early();
+  else addEventListener("load", early, { once: true });
+}
 if (document.readyState === "loading") document.addEventListener("readystatechange", start, { once: true });
 else start();
