@@ -204,9 +204,14 @@ class Contexts:
         self.contexts.append(context)
         return context
 
-    def open(self, address: str, **options: Any) -> Opened:
-        """Open an address in a context with these options, at 1280 x 900 unless told, and wait for its formulas."""
+    def open(self, address: str, script: str = "", **options: Any) -> Opened:
+        """Open an address in a context with these options, at 1280 x 900 unless told, and wait for its formulas.
+
+        A `script` runs in the page before its own.
+        """
         opened = Opened(self.new(**options).new_page(), urlsplit(address).netloc)
+        if script:
+            opened.page.add_init_script(script)
         opened.page.goto(address, wait_until="load")
         opened.settle()
         return opened

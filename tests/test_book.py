@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 BUDGET = 1_000_000  # bytes, compressed, before the runtime of the panels and their large graphs
 MODELS = 850_000  # bytes, compressed, of a trained model that is loaded when it is chosen
 GRAPHS = 700_000  # bytes, compressed, of the large graphs of one panel
+SHIFT = 0.02  # of a page while it opens, from disk: cumulative layout shift
 NODES = 15_200  # elements of a page as it opens, formulas and the first panel included
 PHONE = {"width": 390, "height": 844}
 AXE = ROOT / "node_modules/axe-core/axe.min.js"
@@ -146,6 +147,16 @@ WRONG_WIDTH = """[...document.querySelectorAll('main *')].filter(e => e.getBound
 CUT = """[...document.querySelectorAll('.bd-article .math')].filter(e => e.scrollWidth > e.clientWidth + 1
   && !['auto', 'scroll'].includes(getComputedStyle(e).overflowX)).slice(0, 5).map(e => e.textContent)"""
 BARE = "[...document.querySelectorAll('.math')].filter(e => !e.querySelector('mjx-container')).length"
+SHIFTS = """window.shifts = []; new PerformanceObserver(list => shifts.push(...list.getEntries()))
+  .observe({ type: "layout-shift", buffered: true });"""
+SHIFTED = """async () => {  // by how much the page has moved until its first panel is drawn, and what moved most
+  const panel = document.querySelector("figure.pe-panel:not(.pe-learn, .pe-reading)"), late = Date.now() + 20000;
+  const seen = panel && panel.getBoundingClientRect().top < innerHeight;
+  while (seen && !panel.classList.contains("pe-live") && Date.now() < late) await new Promise(requestAnimationFrame);
+  for (let frame = 0; frame < 3; frame++) await new Promise(requestAnimationFrame);
+  const most = shifts.toSorted((a, b) => b.value - a.value)[0]?.sources?.map(({ node }) => node?.outerHTML ?? node?.data);
+  return [shifts.reduce((sum, { value }) => sum + value, 0), (most ?? []).map(text => String(text).slice(0, 120))];
+}"""
 OPEN_ALL = """() => {  // sections of depth and practice
   const all = document.querySelector(".pe-unfold-all");
   if (document.querySelector(".pe-fold[hidden]")) all.click();
@@ -287,6 +298,8 @@ class Visit:
     """What one visit to a page from disk finds: as wide as a phone, then as a desk; in light, then in dark."""
 
     problems: list[str]
+    shift: float  # by how much the page moves while it opens, as Chromium counts
+    moved: list[str]
     nodes: int  # elements, as the page opens
     files: set[str]  # loaded until the page has been read to its end
     width: int
@@ -323,9 +336,11 @@ def visit(request: pytest.FixtureRequest, book: Path, browser: Browser, seen: di
     contexts, clean = Contexts(browser, f"visit-{request.param}"), False
     try:
         opened = contexts.open(
-            address(book.as_uri(), request.param), viewport=PHONE, has_touch=True, color_scheme="light", offline=True
-        )
+            address(book.as_uri(), request.param), SHIFTS, viewport=PHONE, has_touch=True, color_scheme="light",
+            offline=True,
+        )  # fmt: skip
         page = opened.page
+        shift, moved = page.evaluate(SHIFTED)
         nodes = page.evaluate("document.querySelectorAll('*').length")
         page.evaluate(OPEN_ALL)
         opened.walk()
@@ -345,7 +360,9 @@ def visit(request: pytest.FixtureRequest, book: Path, browser: Browser, seen: di
             panels = error
         problems = list(opened.problems)
         lacks = accessible(opened, seen)
-        found = Visit(problems, nodes, files, width, wide, cut, formulas, bare, wrong, panels, first, lacks)
+        found = Visit(
+            problems, shift, moved, nodes, files, width, wide, cut, formulas, bare, wrong, panels, first, lacks
+        )
         faults = (problems, width > PHONE["width"], cut, bare, wrong, isinstance(panels, Exception), *lacks.values())
         clean = not any(faults)
         yield found
@@ -377,6 +394,11 @@ def compressed(path: Path) -> int:
 @each(PAGES)
 def test_opens_from_disk(visit: Visit) -> None:
     assert not visit.problems
+
+
+@each(PAGES)
+def test_nothing_moves_while_it_opens(visit: Visit) -> None:
+    assert visit.shift <= SHIFT, visit.moved
 
 
 @each(PAGES)
