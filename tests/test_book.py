@@ -154,8 +154,9 @@ SHIFTED = """async () => {  // by how much the page has moved until its first pa
   const seen = panel && panel.getBoundingClientRect().top < innerHeight;
   while (seen && !panel.classList.contains("pe-live") && Date.now() < late) await new Promise(requestAnimationFrame);
   for (let frame = 0; frame < 3; frame++) await new Promise(requestAnimationFrame);
-  const most = shifts.toSorted((a, b) => b.value - a.value)[0]?.sources?.map(({ node }) => node?.outerHTML ?? node?.data);
-  return [shifts.reduce((sum, { value }) => sum + value, 0), (most ?? []).map(text => String(text).slice(0, 120))];
+  const most = shifts.toSorted((a, b) => b.value - a.value)[0]?.sources ?? [];
+  const words = most.map(({ node }) => String(node?.outerHTML ?? node?.data).slice(0, 120));
+  return [shifts.reduce((sum, { value }) => sum + value, 0), words];
 }"""
 OPEN_ALL = """() => {  // sections of depth and practice
   const all = document.querySelector(".pe-unfold-all");
