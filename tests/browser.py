@@ -35,11 +35,11 @@ ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking",
              "--disable-sync", "--no-first-run",
              "--js-flags=--liftoff-only --wasm-lazy-compilation"]  # fmt: skip  # each page compiles the runtime anew
 DESK = {"width": 1280, "height": 900}
-#: The pages that `make test` looks at; `make pages` looks at the others. Among them are the first page, the heaviest
-#: chapter, one with a model that reads, one that trains, the longest table, a page of the reference and of code.
+#: The pages that `make test` looks at; `make pages` looks at the others. Among them are the first page, a scheme whose
+#: models learn, models that read, a page of the reference and of code.
 DAILY = (
-    "chapters/index", "chapters/rope", "chapters/memory", "chapters/playground", "chapters/layouts", "chapters/claims",
-    "chapters/api_audit", "search", "_modules/posenc/schemes/rope",
+    "chapters/index", "chapters/alibi", "chapters/memory", "chapters/playground", "chapters/api_audit", "search",
+    "_modules/posenc/schemes/rope",
 )  # fmt: skip
 TRACES = ROOT / "_build/traces"
 TRACING = bool(os.environ.get("CI"))

@@ -316,7 +316,7 @@ def graphs_of(course: Course) -> dict[str, bytes]:
 
 
 @pytest.mark.export
-@pytest.mark.parametrize("scheme", ["shaw", "transformer_xl", "xpos", "distance_aware"])
+@pytest.mark.parametrize("scheme", ["shaw", "transformer_xl", "distance_aware"])
 def test_twenty_steps_by_graphs_are_those_of_torch(scheme):
     """One scheme for each way into attention; of each panel the build itself compares the twenty steps (verify)."""
     pytest.importorskip("onnxruntime")
@@ -380,10 +380,9 @@ def test_models_by_keywords_are_graphs_and_so_is_what_is_watched(monkeypatch):
 
     lesson = several()
     task = made.task_graphs(BACK, back, lesson.sizes)
-    for name in ("blind", "k = 2"):
-        course = lesson.course(name)
-        run = made.Run(task, made.course_graphs(course))
-        assert made.verify(BACK, back, course, run, seed=5) < 1e-3
+    course = lesson.course("k = 2")
+    run = made.Run(task, made.course_graphs(course))
+    assert made.verify(BACK, back, course, run, seed=5) < 1e-3
     monkeypatch.setattr(course, "watch", lambda shaw: tuple(WATCHED["k = 2"][1].read(2 * shaw.key_table.norm(dim=-1))))
     with pytest.raises(ExportError, match="the graph differs"):
         made.verify(BACK, back, course, run)
