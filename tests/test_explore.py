@@ -657,6 +657,7 @@ def mine(x=0.5):
 explore(mine, Readout(), x=(0.5, 1.0))"""
 
 
+@pytest.mark.pages
 def test_a_function_that_cannot_be_exported_fails_the_build_with_the_cell_and_the_reason(tmp_path):
     pytest.importorskip("onnxruntime")
     pytest.importorskip("myst_nb")

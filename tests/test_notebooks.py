@@ -431,6 +431,7 @@ def test_executing_keeps_what_is_right_and_says_what_fails(tmp_path: Path) -> No
             normalise.execute(path)
 
 
+@pytest.mark.pages
 def test_a_worker_compares_every_cell(tmp_path: Path) -> None:
     """nbval with the settings of `make nbval`: a value that differs, an error, and a semicolon that hides a value.
 
