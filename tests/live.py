@@ -62,6 +62,12 @@ def _address(server: subprocess.Popen[bytes], runtime: Path, log: Path) -> str:
     raise RuntimeError(f"JupyterLab did not start:\n{log.read_text(encoding='utf-8')}")
 
 
+def within(page: Any, script: str, argument: Any = None, seconds: int = 120) -> None:
+    """Let the page do something that ends; playwright itself would wait for ever."""
+    late = f"new Promise((_, fail) => setTimeout(() => fail(new Error('no end after {seconds} s')), {seconds}000))"
+    page.evaluate(f"argument => Promise.race([({script})(argument), {late}])", argument)
+
+
 def open_notebook(page: Any, address: str) -> None:
     """Open the notebook and wait for its kernel."""
     page.goto(address, timeout=60_000)
@@ -71,7 +77,8 @@ def open_notebook(page: Any, address: str) -> None:
 
 def reopen(page: Any, name: str) -> None:
     """Close what is open, without a question, open another notebook, and wait for its kernel."""
-    page.evaluate(
+    within(
+        page,
         """async path => { for (const widget of [...jupyterapp.shell.widgets('main')]) widget.dispose();
            await jupyterapp.commands.execute('docmanager:open', { path, factory: 'Notebook' }); }""",
         f"{name}.ipynb",
@@ -81,12 +88,13 @@ def reopen(page: Any, name: str) -> None:
 
 def run_all(page: Any) -> None:
     """Run all cells of the open notebook to their end."""
-    page.evaluate("() => jupyterapp.commands.execute('notebook:run-all-cells')")
+    within(page, "() => jupyterapp.commands.execute('notebook:run-all-cells')")
 
 
 def run_cell(page: Any, index: int) -> None:
     """Run one cell to its end."""
-    page.evaluate(
+    within(
+        page,
         """async index => { jupyterapp.shell.currentWidget.content.activeCellIndex = index;
            await jupyterapp.commands.execute('notebook:run-cell'); }""",
         index,
