@@ -73,6 +73,11 @@ def draft(app: Sphinx, config: Config) -> None:
             raise NotebookError(f"there is no chapters/{unknown[0]}.ipynb: use the name of a chapter, such as rope")
         others = [f"*/{file}" for stem, file in chapters.items() if stem not in names]
         config.nb_execution_excludepatterns = others
+
+
+def quiet(app: Sphinx, config: Config) -> None:
+    """Let a draft warn of the pages that it executes alone."""
+    if (names := drafted()) and names != ["all"]:
         for handler in python_logging.getLogger(logging.NAMESPACE).handlers:
             handler.addFilter(lambda record: spoken(record, names))
 
@@ -190,6 +195,7 @@ def finish(app: Sphinx, exception: Exception | None) -> None:
 def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("config-inited", cache)
     app.connect("config-inited", draft)
+    app.connect("config-inited", quiet)
     app.connect("config-inited", kernel)
     app.connect("builder-inited", begin)
     app.connect("env-before-read-docs", execute)
