@@ -402,6 +402,16 @@ def test_nothing_moves_while_it_opens(visit: Visit) -> None:
     assert visit.shift <= SHIFT, visit.moved
 
 
+@pytest.mark.pages
+def test_nothing_moves_on_a_slow_machine(book: Path, open_page: Open) -> None:
+    opened = open_page("about:blank", SHIFTS, viewport=PHONE, offline=True)  # a still picture arrives piece by piece
+    page = opened.page
+    page.context.new_cdp_session(page).send("Emulation.setCPUThrottlingRate", {"rate": 6})
+    page.goto(address(book.as_uri(), "chapters/shaw"), wait_until="load", timeout=90_000)
+    shift, moved = page.evaluate(SHIFTED)
+    assert shift <= SHIFT, moved
+
+
 @each(PAGES)
 def test_keeps_its_budget(book: Path, visit: Visit) -> None:
     assert any(path.endswith(".css") for path in visit.files)

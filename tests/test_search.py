@@ -369,9 +369,11 @@ def test_every_result_s_anchor_is_on_its_page(book: Path) -> None:
 
 @pytest.mark.browser
 def test_from_typing_to_marked_words_and_back(small: Path, open_page: Open) -> None:
-    opened = open_page(small.as_uri() + "/search.html")
+    late = "document.fonts.load = () => new Promise(() => {});"  # what is typed before the page is painted isn't lost
+    opened = open_page(small.as_uri() + "/search.html", late)
     page = opened.page
     field = page.locator(".bd-search-container input[name=q]")
+    assert page.locator("html.pe-unpainted").count() == 1
     page.keyboard.type("twelve slopes")
     page.wait_for_selector("a.pe-hit")
     page.wait_for_function("location.search === '?q=twelve+slopes'")
