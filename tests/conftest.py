@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import re
 from collections.abc import Iterator
 from importlib import metadata
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 settings.register_profile("posenc", deadline=None, derandomize=True, max_examples=50)
 settings.load_profile("posenc")
 torch.set_num_threads(1)  # these tensors are tiny, and threads would only wait for one another
+gc.set_threshold(50_000, 20, 50)  # traces and graphs are many objects; looking through them often takes a tenth of all
 
 needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 
@@ -44,6 +46,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for mark, pattern in LONGER.items():
             if pattern.search(item.nodeid):
                 item.add_marker(mark)
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()  # what is imported stays until the end
 
 
 @pytest.fixture(autouse=True)

@@ -56,10 +56,10 @@ def onnx_session(module: torch.nn.Module, **example: int | Tensor) -> Callable[.
     """A module as a graph in ONNX Runtime, called with the same keywords; whole numbers may then be any others."""
     pytest.importorskip("onnxscript")
     runtime = pytest.importorskip("onnxruntime")
-    from posenc._explore.export import one_table
+    from posenc._explore.export import exporting
 
     dynamic = tuple(torch.export.Dim.DYNAMIC if isinstance(value, int) else None for value in example.values())
-    with one_table():
+    with exporting():
         program = torch.onnx.export(
             module.eval(),
             tuple(example.values()),

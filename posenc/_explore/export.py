@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import gc
 import io
 import itertools
 import logging
@@ -85,7 +86,7 @@ def _export(explorer: Explorer, choices: list[dict[str, Any]]) -> list[bytes]:
     bound = _Bound(explorer, choices, [c.name for c in sliders]).eval()
     shapes = tuple(torch.export.Dim.DYNAMIC if c.integer else None for c in sliders)
     try:
-        with _quiet(), one_table(), torch.no_grad():
+        with exporting(), torch.no_grad():
             program = torch.onnx.export(
                 bound,
                 tuple(_typical(c, values[c.name]) for c in sliders),
@@ -204,7 +205,14 @@ def _table(read: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
 
 
 @contextlib.contextmanager
-def one_table() -> Iterator[None]:
+def exporting() -> Iterator[None]:
+    """What an export is made in: without talk, with one table of operators, without a search for garbage."""
+    with _quiet(), _one_table(), _collected_later():
+        yield
+
+
+@contextlib.contextmanager
+def _one_table() -> Iterator[None]:
     """torch's exporter reads its table of operators anew for each export, which takes longer than the export does."""
     try:
         from torch.onnx._internal.exporter._registration import ONNXRegistry
@@ -215,6 +223,18 @@ def one_table() -> Iterator[None]:
         return
     with mock.patch.object(ONNXRegistry, "from_torchlib", staticmethod(once)):
         yield
+
+
+@contextlib.contextmanager
+def _collected_later() -> Iterator[None]:
+    """A trace makes many objects and keeps them all: looking for garbage in between is a quarter of its time."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 @contextlib.contextmanager

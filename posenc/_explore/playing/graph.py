@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from posenc._explore.export import ExportError, _quiet, _reason, _settled, one_table
+from posenc._explore.export import ExportError, _reason, _settled, exporting
 from posenc._explore.playing.reader import NAMES, Reader, settings
 
 INPUTS = ("tokens", "pos", "past", "places", "head", *NAMES)
@@ -40,7 +40,7 @@ def graph(name: str, reader: Reader) -> bytes:
     new, held = torch.export.Dim("new"), torch.export.Dim("held")
     shapes: tuple[Any, ...] = ({0: new}, {0: new}, {2: held}, {0: held}, {}, tuple({} for _ in NAMES))
     try:
-        with _quiet(), one_table(), torch.no_grad():
+        with exporting(), torch.no_grad():
             program = torch.onnx.export(
                 reader, given, dynamo=True, optimize=False, verbose=False, input_names=list(INPUTS),
                 dynamic_shapes=shapes,

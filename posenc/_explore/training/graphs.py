@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.func import functionalize
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from posenc._explore.export import ExportError, _difference, _quiet, _reason, _settled, one_table
+from posenc._explore.export import ExportError, _difference, _reason, _settled, exporting
 from posenc._explore.training.course import Course, Sizes, exam_texts, texts, traced
 from posenc._explore.training.tasks import Task
 
@@ -64,9 +64,10 @@ def _export(name: str, function: Callable[..., Any], inputs: Mapping[str, Tensor
         return found if isinstance(found, tuple) else (found,)
 
     try:
-        with _quiet(), one_table(), traced(), _decomposed() as table:
-            plain = make_fx(flat, decomposition_table=table)(*inputs.values())
-            pure = make_fx(functionalize(plain))(*inputs.values())  # parts of operations may write in place
+        with exporting(), traced(), _decomposed() as table:
+            trace = functools.partial(make_fx, tracing_mode="fake", _allow_non_fake_inputs=True)  # shapes alone, sooner
+            plain = trace(flat, decomposition_table=table)(*inputs.values())
+            pure = trace(functionalize(plain))(*inputs.values())  # parts of operations may write in place
             program = torch.onnx.export(
                 pure, tuple(inputs.values()), dynamo=True, optimize=False, verbose=False,
                 input_names=list(inputs),
