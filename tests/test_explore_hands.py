@@ -392,8 +392,9 @@ def test_play_goes_once_around_and_any_hand_stops_it(made, open_page):
             await new Promise(r => setTimeout(r, 20));
           return times; }"""
     )
-    assert [key for _, key in times] == [5, 6, 7, 8]
-    assert times[3][0] >= 3 * 400 - 20, times  # a step each 400 ms; a busy machine may draw later, never sooner
+    keys = [key for _, key in times]
+    assert keys[0] == 5 and keys == sorted(set(keys)) and len(keys) == 4  # a busy machine leaves one out
+    assert all(time >= (key - 5) * 400 - 20 for time, key in times), times  # or draws later, and never sooner
     assert page.locator("#explore-arrows .pe-play").inner_text() == "Stop"
     page.mouse.click(5, 5)  # anywhere
     assert button.inner_text() == "Play"

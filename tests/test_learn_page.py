@@ -19,7 +19,7 @@ from tests.browser import served
 from tests.panels import site
 
 TASKS = ("repeat the letter n back", "copy the word")
-SCHEMES = ("shaw", "nope")
+SCHEMES = ("sinusoidal", "nope")
 STEPS = 50
 SMALL = {"length": 12, "batch": 4, "model_dim": 16, "exam": 8}
 PANEL = "document.querySelector('.pe-learn').learning"
@@ -115,7 +115,7 @@ def test_a_reader_trains_as_torch_does(place, open_page):
     page.wait_for_function(f"() => {PANEL}.done > 0")
     rests(page)
     assert far(page, [row[:1] for row in by_torch(STEPS, task="task 1").losses]) < 1e-3
-    page.get_by_role("checkbox", name="Shaw").click()
+    page.get_by_role("checkbox", name="sinusoidal").click()
     assert "One encoding at least" in page.locator(".pe-message").inner_text()
     button("Reset").click()
     page.wait_for_function(f"() => {PANEL}.done === 0 && !{PANEL}.working && {PANEL}.exam?.schemes.length === 2")
@@ -132,7 +132,7 @@ def test_many_models_race(tmp_path, open_page, monkeypatch):
     opened = open_page((tmp_path / "index.html").as_uri())
     page = opened.page
     racers = page.locator(".pe-racer")
-    names = ["Shaw", "NoPE"]
+    names = ["sinusoidal", "NoPE"]
     assert [text.split("\n")[0] for text in racers.all_inner_texts()] == names
     recorded = page.locator(".pe-racer b").all_inner_texts()  # before any training in this page
     assert all(re.fullmatch(r"\d+ %", share) for share in recorded)
@@ -266,7 +266,7 @@ def test_a_kernel_trains_the_same_panel(tmp_path, browser):
     panel._trainer.states = [torch.full_like(state, torch.nan) for state in panel._trainer.states]
     page.get_by_role("button", name="Step", exact=True).click()
     page.get_by_role("alert").get_by_role("button").wait_for()
-    assert "the loss of Shaw and NoPE has run away" in page.get_by_role("alert").inner_text()
+    assert "the loss of sinusoidal and NoPE has run away" in page.get_by_role("alert").inner_text()
     page.evaluate("close_()")
     assert page.locator("#cell").inner_text() == "" and not problems
     page.close()

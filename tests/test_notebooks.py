@@ -456,6 +456,7 @@ def test_a_worker_compares_every_cell(tmp_path: Path) -> None:
     assert "history" not in done.stdout.lower(), done.stdout
 
 
+@pytest.mark.pages
 @pytest.mark.skipif(sys.platform != "linux", reason="kernels are forked on Linux only")
 def test_forked_kernels_have_nothing_in_common(tmp_path: Path) -> None:
     forge, found = Forge(), []
