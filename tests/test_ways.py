@@ -22,7 +22,8 @@ from posenc import (
     attention,
     sliding_window,
 )
-from posenc._attention import by_distance, kernels
+from posenc._attention import by_distance, kernels, near_far
+from posenc._attention.encoding import Split
 from tests.helpers import Sizes, close
 
 HEADS, DIM, LENGTH = 4, 8, 45  # no multiple of a block
@@ -426,3 +427,17 @@ def test_an_empty_text_has_an_empty_answer():
     for name in WAYS:
         encoding, causal = make(name)
         assert attention(*draw(0), encoding, Span(0, 0), causal=causal).shape == (2, HEADS, 0, DIM)
+
+
+@pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.parametrize(("texts", "own"), [(1, 1), (2, 1), (2, 2)])
+@pytest.mark.parametrize(("length", "reach"), [(1, 3), (70, 3), (131, 3), (128, 64), (200, 64), (391, 64), (391, 130)])
+def test_a_kernel_s_near_band_is_that_of_the_formula(length, reach, texts, own, causal):
+    """In blocks whose keys are views, before the first whole window and after the last one."""
+    q, k, v = torch.randn(3, texts, 2, length, 8, dtype=torch.float64)
+    bias = torch.randn(own, 2, 1 if own == 1 else length, 2 * reach + 1, dtype=torch.float64)
+    split = Split(reach, bias)
+    for found, wanted in zip(
+        near_far._near_by_kernel(q, k, v, split, causal, 0.3), near_far._near(q, k, v, split, causal, 0.3), strict=True
+    ):
+        close(found, wanted)

@@ -33,7 +33,12 @@ def near_far(
     """
     dtype, width, bias, rows = q.dtype, v.shape[-1], split.bias, split.values
     q, k, v, rows = one_width(q, k, v, rows)
-    near, lse = _near(q, k, v, split._replace(values=rows), causal, scale)
+    grads = torch.is_grad_enabled() and any(x.requires_grad for x in (q, k, v, bias))
+    # A kernel has no gradient of a bias, and no weights.
+    fused = not (q.is_cuda or grads or rows is not None)
+    near, lse = (_near_by_kernel if fused else _near)(
+        q, k, v, split._replace(values=rows), causal, scale
+    )
     ends = (
         (0,) if causal else (0, 2 * split.reach)
     )  # what is before the reach, and what is after it
@@ -107,18 +112,6 @@ def _near(
         ~(seen & inside[:, None]) & (query < length)[..., None]
     )  # what fills the last block may see anything
     bias = bias.masked_fill(hidden, -torch.inf)
-    grads = torch.is_grad_enabled() and any(x.requires_grad for x in (q, k, v, bias))
-    # A kernel has no gradient of a bias, and no weights.
-    if not (q.is_cuda or grads or split.values is not None):
-        hq, hk, hv = (x.flatten(1, 2) for x in (q, k, v))
-        z, lse = with_lse(
-            hq, hk, hv, scale, bias.expand(*q.shape[:4], -1).flatten(1, 2)
-        )
-        z, lse = (
-            x.to(wide).unflatten(1, (-1, count)).flatten(2, 3)[:, :, :length]
-            for x in (z, lse)
-        )
-        return z, lse
     score = (q.to(wide) * scale) @ k.to(wide).mT + bias
     weight = score.softmax(-1)
     top, at = score.max(-1, keepdim=True)
@@ -130,6 +123,68 @@ def _near(
         rows = split.values.to(wide)
         z = z + by_offset @ (rows if rows.ndim == 2 else rows[:, None])
     return z.flatten(2, 3)[:, :, :length], lse.flatten(2, 3)[:, :, :length]
+
+
+def _near_by_kernel(
+    q: Tensor, k: Tensor, v: Tensor, split: Split, causal: bool, scale: float
+) -> tuple[Tensor, Tensor]:
+    """`_near` by a kernel. Blocks that see whole windows of keys share a bias, and their keys are views."""
+    length, reach = q.shape[2], split.reach
+    after = 0 if causal else reach
+    window = reach + BLOCK + after
+    count = max(0, (length - reach - after) // BLOCK)
+    wide = torch.promote_types(q.dtype, torch.float32)
+    bias = split.bias.to(wide)
+
+    def between(first: int, last: int) -> tuple[Tensor, Tensor]:
+        start, stop = max(0, first - reach), min(length, last + after)
+        rows = bias if bias.shape[2] == 1 else bias[:, :, first:last]
+        band = _band(rows, reach, causal, last - first, first - start, stop - start)
+        seen, taken = k[:, :, start:stop], v[:, :, start:stop]
+        return with_lse(q[:, :, first:last], seen, taken, scale, band)
+
+    if not count:
+        z, lse = between(0, length)
+        return z.to(wide), lse.to(wide)
+    end = reach + count * BLOCK
+    queries = _together(q[:, :, reach:end].unflatten(2, (count, BLOCK)))
+    keys, values = (
+        _together(x[:, :, : end + after].unfold(2, window, BLOCK).mT) for x in (k, v)
+    )
+    if bias.shape[2] == 1:
+        band = _band(bias, reach, causal, BLOCK, reach, window)
+        band = band if len(band) == 1 else band.repeat_interleave(count, 0)
+    else:
+        rows = bias[:, :, reach:end].unflatten(2, (count, BLOCK))
+        band = _together(_band(rows, reach, causal, BLOCK, reach, window))
+    found = with_lse(queries, keys, values, scale, band)
+    z, lse = (x.unflatten(0, (-1, count)).movedim(1, 2).flatten(2, 3) for x in found)
+    parts = [between(0, reach), (z, lse)]
+    if end < length:
+        parts.append(between(end, length))
+    z, lse = (torch.cat(x, 2).to(wide) for x in zip(*parts, strict=True))
+    return z, lse
+
+
+def _together(x: Tensor) -> Tensor:
+    """(B, H, n, …) -> (B n, H, …): of one text, a view."""
+    return x.movedim(2, 1).flatten(0, 1)
+
+
+def _band(
+    bias: Tensor, reach: int, causal: bool, queries: int, ahead: int, keys: int
+) -> Tensor:
+    """The bias (…, queries or 1, 2 reach + 1) as (…, queries, keys): -∞ beyond the reach, and after a causal query.
+
+    The first query is `ahead` of the first key.
+    """
+    i, j = (torch.arange(n, device=bias.device) for n in (queries, keys))
+    offset = j - ahead - i[:, None]
+    index = (offset + reach).clamp(0, 2 * reach)
+    seen = (offset > -reach) & ((offset <= 0) if causal else (offset < reach))
+    rows = bias.expand(*bias.shape[:-2], queries, bias.shape[-1])
+    bias = rows.gather(-1, index.expand(*bias.shape[:-2], *index.shape))
+    return bias.masked_fill(~seen, -torch.inf)
 
 
 def _blocks(x: Tensor, size: int, count: int) -> Tensor:
