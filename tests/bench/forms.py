@@ -22,8 +22,8 @@ from posenc import ALiBi, Plan, Shaw, Span, T5Bias, attention, t5_bucket
 
 CHAPTERS = Path(__file__).resolve().parents[2] / "chapters"
 BATCH, HEADS, HEAD_DIM = 1, 8, 64
-#: The cells that define each form.
-CELLS = {"alibi": ["2a83abee"], "t5": ["t5-in-two-code"], "shaw": ["shaw-fused-near", "shaw-fused-far"]}
+#: The cells that define each form, by chapter.
+CELLS = {"cost": ["c-copy"], "t5": ["t5-in-two-code"], "shaw": ["shaw-fused-near", "shaw-fused-far"]}
 
 
 def printed(name: str) -> dict[str, Any]:
@@ -48,13 +48,13 @@ def main() -> None:
     alibi, t5, shaw = ALiBi(HEADS), T5Bias(HEADS), Shaw(HEAD_DIM)
     torch.nn.init.normal_(t5.table, std=0.1)
     by_distance, plan = t5_bucket(-torch.arange(t5.max_distance + 1)), Plan(Span(0, args.length))
-    alibi_in_keys, t5_in_two, shaw_in_two = (
+    alibi_without_a_mask, t5_in_two, shaw_in_two = (
         printed(name)[function] for name, function in
-        (("alibi", "alibi_in_keys"), ("t5", "t5_in_two"), ("shaw", "shaw_in_two"))
+        (("cost", "alibi_without_a_mask"), ("t5", "t5_in_two"), ("shaw", "shaw_in_two"))
     )  # fmt: skip
     calls: dict[str, Callable[[], torch.Tensor]] = {
         "plain causal attention": lambda: scaled_dot_product_attention(q, k, v, is_causal=True),
-        "ALiBi, as printed": lambda: alibi_in_keys(q, k, v, alibi.slope),
+        "ALiBi, as printed": lambda: alibi_without_a_mask(q, k, v, alibi.slope),
         "ALiBi, posenc": lambda: attention(q, k, v, alibi, plan),
         "T5, as printed": lambda: t5_in_two(q, k, v, t5.table[by_distance]),
         "T5, posenc": lambda: attention(q, k, v, t5, plan, scale=1.0),
