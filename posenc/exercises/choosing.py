@@ -46,14 +46,14 @@ def _refused(base: Attempt) -> None:
             answer = base.function(window, dim, dim // 2, turns)
         except ValueError:
             continue
-        raise CounterExample(f"{base.last} returns {answer}, though the fastest plane turns by a radian a position")
+        raise CounterExample(f"{base.last} returns {answer}, though the fastest plane rotates by a radian a position")
 
 
 EXERCISES = {
     "choosing_base": [
         ("with that base, enough planes are slow", _enough),
         ("no smaller base would do", _least),
-        ("in a window in which nothing turns, the base is 1", _short),
+        ("in a window in which no plane completes a turn, the base is 1", _short),
         ("what no base can do is refused with a ValueError", _refused),
     ],
 }

@@ -52,7 +52,7 @@ RELATIVE = [
     Turn("RoPE", _rope()),
     Turn("RoPE with base 500 000", _rope(500_000.0)),
     Turn("RoPE in the half layout", _rope(layout="half")),
-    Turn("RoPE turning backwards", lambda x, pos: rotate(x, -pos, FREQ)),
+    Turn("RoPE rotating backwards", lambda x, pos: rotate(x, -pos, FREQ)),
 ]
 CONSTANT = [
     Turn("no position", lambda x, pos: x),

@@ -15,7 +15,7 @@ from posenc.transformer.model import Transformer
 
 
 class Counted(RoPE):
-    """RoPE that counts the keys it has turned."""
+    """RoPE that counts the keys it has rotated."""
 
     keys = 0
 
@@ -46,7 +46,7 @@ def _no_key_twice(decode: Attempt) -> None:
     for chunks in ([1] * 9, [4, 1, 1, 3]):
         encoding, (q, k, v) = Counted(8), draw(3, 1, 2, 9, 8)
         decode(q, k, v, encoding, chunks)
-        message = f"chunks of {', '.join(map(str, chunks))}: {encoding.keys} keys are turned for 9 tokens"
+        message = f"chunks of {', '.join(map(str, chunks))}: {encoding.keys} keys are rotated for 9 tokens"
         expect(encoding.keys == 9, message)
 
 

@@ -45,7 +45,7 @@ def _apart(turn: Attempt) -> None:
         for row, column in near:
             if (row, column) != (0, 0):
                 answer = _matrix(turn, dim, row, column)
-                expect(not close(answer, start), f"a step of ({row}, {column}) turns nothing, d = {dim}")
+                expect(not close(answer, start), f"a step of ({row}, {column}) rotates nothing, d = {dim}")
 
 
 def _halves(turn: Attempt) -> None:
@@ -53,8 +53,8 @@ def _halves(turn: Attempt) -> None:
         ends = torch.tensor([[3.0, 0.0], [0.0, 4.0]])
         moved = [(_matrix(turn, dim, *end) - torch.eye(dim)).abs().amax(1) > 1e-9 for end in ends.tolist()]
         for name, by in zip(("down", "right"), moved, strict=True):
-            expect(int(by.sum()) == dim // 2, f"d = {dim}: a move {name} turns {int(by.sum())} channels")
-        expect(not (moved[0] & moved[1]).any(), f"d = {dim}: a channel is turned by moves down and by moves right")
+            expect(int(by.sum()) == dim // 2, f"d = {dim}: a move {name} rotates {int(by.sum())} channels")
+        expect(not (moved[0] & moved[1]).any(), f"d = {dim}: a channel is rotated by moves down and by moves right")
 
 
 def _ladder(turn: Attempt) -> None:
@@ -63,15 +63,15 @@ def _ladder(turn: Attempt) -> None:
         angles = torch.linalg.eigvals(matrix).angle().abs().sort(descending=True).values[: dim // 2 : 2]
         expected = 100.0 ** (-4 * torch.arange(dim // 4, dtype=torch.float64) / dim)
         shown = ", ".join(f"{angle:.4f}" for angle in angles.tolist())
-        expect(close(angles, expected), f"d = {dim}: one step {name} turns its pairs by {shown}")
+        expect(close(angles, expected), f"d = {dim}: one step {name} rotates its pairs by {shown}")
 
 
 EXERCISES = {
     "grid_axial": [
         ("lengths do not change", _lengths),
         ("moving all places alike changes no score", _relative),
-        ("every step but none at all turns something", _apart),
-        ("moves down turn one half of the channels, moves right the other", _halves),
-        ("one step, down or right, turns its pairs by 100^(-4t/d)", _ladder),
+        ("every step but none at all rotates something", _apart),
+        ("moves down rotate one half of the channels, moves right the other", _halves),
+        ("one step, down or right, rotates its pairs by 100^(-4t/d)", _ladder),
     ],
 }

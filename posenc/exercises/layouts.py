@@ -8,7 +8,7 @@ from posenc.schemes.layout import Layout
 from posenc.schemes.rope import rotate
 from posenc.schemes.sinusoidal import frequencies
 
-# heads, heads of keys and values, channels of a head, and how many of them turn
+# heads, heads of keys and values, channels of a head, and how many of them rotate
 PLAIN = ((1, 1, 8, 8), (3, 3, 8, 8), (4, 4, 16, 16))
 GROUPED = ((4, 2, 8, 8), (6, 1, 12, 12))
 PARTLY = ((2, 2, 16, 8), (4, 2, 24, 6))
@@ -118,14 +118,14 @@ EXERCISES = {
     "layouts_by_head": [
         ("rows of values stay where they are", _by_head_values),
         ("scores in the half layout are what they were", lambda by_head: _by_head_equal(by_head, BY_HEAD)),
-        ("and if only a part of each head turns", lambda by_head: _by_head_equal(by_head, BY_HEAD_PARTLY)),
+        ("and if only a part of each head rotates", lambda by_head: _by_head_equal(by_head, BY_HEAD_PARTLY)),
     ],
     "layouts_fused": [
         ("every row of the weight is there once", _rows),
         ("rows of values stay where they are", _values),
         ("with as many heads of keys as of queries, scores in the half layout are what they were", _plain),
         ("and with fewer heads of keys", _grouped),
-        ("and if only a part of each head turns", _partly),
+        ("and if only a part of each head rotates", _partly),
         ("the weight that is given is not changed", _untouched),
     ],
 }

@@ -44,7 +44,7 @@ def _own_position(rotate: Attempt) -> None:
     whole = rotate.tensor(x, torch.arange(20), FREQ)
     for pos in ([5, 6, 7], [7], [9, 2, 2]):
         part = rotate.tensor(x[:, pos], torch.tensor(pos), FREQ, shape=(1, len(pos), 8))
-        same = f"given those at {', '.join(map(str, pos))} alone, it turns them otherwise than among all 20 tokens"
+        same = f"given those at {', '.join(map(str, pos))} alone, it rotates them otherwise than among all 20 tokens"
         expect(close(part, whole[:, pos], 1e-5), same)
 
 
@@ -61,7 +61,7 @@ def _turn(partial: Attempt, dim: int, fraction: float, pos: Tensor) -> tuple[Ten
     made, x = partial.encoding(dim, fraction), draw(1, 2, len(pos), dim)
     query = partial.method(made, "query").tensor(x, pos, shape=x.shape)
     key = partial.method(made, "key").tensor(x, pos, shape=x.shape)
-    expect(close(query, key), f"{partial.last} turns queries and keys differently")
+    expect(close(query, key), f"{partial.last} rotates queries and keys differently")
     return x, query
 
 
@@ -88,7 +88,7 @@ def _part(partial: Attempt) -> None:
         wanted = RoPE(part).query(x[..., :part], torch.arange(6))
         _, _, p, c = worst(answer[..., :part], wanted)
         same = close(answer[..., :part], wanted, 1e-4)
-        expect(same, f"{partial.last} turns pair {c // 2}, at position {p}, by another angle than p b^(-2t/{part})")
+        expect(same, f"{partial.last} rotates pair {c // 2}, at position {p}, by another angle than p b^(-2t/{part})")
 
 
 def _relative(partial: Attempt) -> None:
@@ -104,7 +104,7 @@ def _whole(partial: Attempt) -> None:
 
 
 def _cached(pos: Tensor) -> tuple[Tensor, Tensor]:
-    """Raw keys, and turned ones."""
+    """Raw keys, and rotated ones."""
     keys = draw(1, 2, len(pos), 8)
     return keys, turned(keys, pos, FREQ)
 
@@ -146,30 +146,30 @@ def _retuned(retune: Attempt) -> None:
             answer, wanted = retune.tensor(cached, pos, FREQ, new, shape=cached.shape), turned(keys, pos, new)
             _, _, j, c = worst(answer, wanted)
             message = f"{retune.last}: pair {c // 2} of the key at {int(pos[j])}"
-            expect(close(answer, wanted, 1e-4), f"{message} does not stand where the new frequency turns it")
+            expect(close(answer, wanted, 1e-4), f"{message} is not at the angle of the new frequency")
 
 
 EXERCISES = {
     "rope_rotate": [
         ("position 0 changes nothing", _stays),
         ("each pair of neighbouring channels keeps its length", _lengths),
-        ("pair t turns by freq[t] for each position, from its first channel towards its second", _angles),
-        ("each token turns by its own position", _own_position),
+        ("pair t rotates by freq[t] for each position, from its first channel towards its second", _angles),
+        ("each token rotates by its own position", _own_position),
         ("scores depend on the offset only", _offsets),
     ],
     "rope_partial": [
         ("channels after the first `fraction` stay as they are", _rest),
-        ("the first `fraction` turns as a RoPE of that size", _part),
+        ("the first `fraction` rotates as a RoPE of that size", _part),
         ("scores depend on the offset only", _relative),
         ("the fraction 1 is RoPE", _whole),
     ],
     "rope_move": [
         ("moving by 0 changes nothing", _by_zero),
         ("there and back again is where it was", _there_and_back),
-        ("a key at j that is moved by c stands as the raw key, turned for j + c", _moved),
+        ("a key at j that is moved by c is the raw key, rotated for j + c", _moved),
     ],
     "rope_retune": [
         ("the same frequencies change nothing", _same_freq),
-        ("a retuned key stands as the raw key, turned with the new frequencies", _retuned),
+        ("a retuned key is the raw key, rotated with the new frequencies", _retuned),
     ],
 }

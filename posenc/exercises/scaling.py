@@ -72,7 +72,7 @@ def _once(freshen: Attempt) -> None:
     wanted = rotate(keys, pos, _grown(64))
     for j in pos.tolist():
         same = close(answer[..., j, :], wanted[..., j, :], 1e-4)
-        expect(same, f"freshened from 40 to 64 tokens, the key at {j} is not turned for 64")
+        expect(same, f"freshened from 40 to 64 tokens, the key at {j} is not rotated for 64")
 
 
 def _while_it_grows(freshen: Attempt) -> None:
@@ -96,7 +96,7 @@ EXERCISES = {
     "scaling_freshen": [
         ("the same frequencies change nothing", _still),
         ("keys keep their length", _lengths),
-        ("after one repair, keys are turned with the new frequencies", _once),
+        ("after one repair, keys are rotated with the new frequencies", _once),
         ("repaired at every step while a text grows, no key is stale", _while_it_grows),
     ],
 }

@@ -41,7 +41,7 @@ def _even_steps(codes: Attempt) -> None:
         angle = torch.atan2(sin, cos).diff(dim=0).remainder(2 * math.pi)
         for t, theta in enumerate(_angles(dim).tolist()):
             for p in range(2):
-                says = f"from position {p} to {p + 1}, pair {t} of {dim // 2} turns by {angle[p, t]:.5f}"
+                says = f"from position {p} to {p + 1}, pair {t} of {dim // 2} rotates by {angle[p, t]:.5f}"
                 expect(abs(angle[p, t].item() - theta) < 1e-4, says)
 
 
@@ -75,7 +75,7 @@ def _turns(march: Attempt) -> None:
         sin, cos = march.tensor(start, theta, 6, shape=(6, 8)).view(6, -1, 2).unbind(-1)
         angle = (torch.atan2(sin, cos).diff(dim=0) + math.pi).remainder(2 * math.pi) - math.pi
         for n, t in (n for n in torch.cartesian_prod(torch.arange(5), torch.arange(4)).tolist()):
-            says = f"from row {n} to row {n + 1} of {march.last}, pair {t} turns by {angle[n, t]:.4f}"
+            says = f"from row {n} to row {n + 1} of {march.last}, pair {t} rotates by {angle[n, t]:.4f}"
             expect(abs(angle[n, t] - theta[t]) < 1e-4, f"{says}, its theta being {theta[t]:.4f}")
 
 
@@ -144,13 +144,13 @@ EXERCISES = {
     "sinusoidal_encoding": [
         ("the code of position 0 is 0, 1, 0, 1, …", _at_zero),
         ("each pair of channels is a point of the unit circle", _on_circles),
-        ("from one position to the next, pair t turns by 10000^(-2t/dim)", _even_steps),
+        ("from one position to the next, pair t rotates by 10000^(-2t/dim)", _even_steps),
         ("a code depends on its own position and on nothing else", _each_alone),
     ],
     "sinusoidal_march": [
         ("there are as many rows as asked for, and the first is the start", _begins),
         ("each pair keeps its length", _keeps_norms),
-        ("from row to row, each pair turns by its own frequency", _turns),
+        ("from row to row, each pair rotates by its own frequency", _turns),
         ("there is one sine and one cosine for each frequency, however long the table", _few_sines),
     ],
     "sinusoidal_starts": [

@@ -94,7 +94,7 @@ def the_other_way(keys, by, freq):
 
 
 def one_by_one(keys, by, freq):
-    """Rows are shifted and not turned."""
+    """Rows are shifted and not rotated."""
     return keys.roll(by, -2)
 
 
@@ -133,9 +133,9 @@ WRONG = {
     "rope_move": [
         (to_where_it_is, "by 0"),
         (lambda keys, by, freq: move(keys, abs(by), freq), "there and back"),
-        (the_other_way, "turned for j + c"),
-        (one_by_one, "turned for j + c"),
-        (lambda keys, by, freq: keys, "turned for j + c"),
+        (the_other_way, "rotated for j + c"),
+        (one_by_one, "rotated for j + c"),
+        (lambda keys, by, freq: keys, "rotated for j + c"),
     ],
     "rope_retune": [
         (on_top, "same frequencies"),

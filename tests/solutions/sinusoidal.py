@@ -73,7 +73,7 @@ WRONG = {
         (sines_twice, "position 0"),
         (halves, "position 0"),
         (rows, "its own position"),
-        (half_the_exponent, "pair t turns"),
+        (half_the_exponent, "pair t rotates"),
     ],
     "sinusoidal_march": [
         (euler, "its length"),
