@@ -216,6 +216,26 @@ def test_slow_functions_are_drawn_with_and_without_a_worker(worker, made_server,
     assert page.evaluate(SLOW_MOVE) == [410, ""]
 
 
+def test_first_pictures_are_computed_beside_the_page_and_later_ones_in_it(made, open_page):
+    script = """globalThis.idle = []; globalThis.requestIdleCallback = (work) => idle.push(work);
+      globalThis.posts = 0; const post = Worker.prototype.postMessage;
+      Worker.prototype.postMessage = function (...all) { posts++; post.apply(this, all); };
+      globalThis.move = async (value) => {
+        const { panel } = document.getElementById("explore-encoding"), before = posts;
+        panel.set({ length: 100 + value });
+        while (panel.running) await new Promise((later) => setTimeout(later, 5));
+        return posts - before;
+      };"""
+    page = open_page((made / "index.html").as_uri(), script).page
+    live(page, "explore-encoding")
+    assert page.evaluate("move(3)") == 1
+    assert page.evaluate("[typeof posencEngine, idle.length]") == ["undefined", 1]
+    page.evaluate("idle[0]()")  # the page has time to make a runtime of its own
+    assert page.evaluate(
+        "async () => { for (let n = 4; n < 60; n++) if (!(await move(n))) return true; return false; }"
+    )
+
+
 def test_a_chapter_works_under_the_policy_that_the_readme_names(book, open_page):
     assert POLICY in " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
     with served(book) as address:

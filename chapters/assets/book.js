@@ -25,12 +25,21 @@ function firstPanel() {
   if (!panel || panel.classList.contains("pe-live") || panel.getBoundingClientRect().top > innerHeight) return Promise.resolve();
   return new Promise(done => { panel.addEventListener("pe-drawn", done, { once: true }); setTimeout(done, 3000); });
 }
+/* A few at a time, with room for the reader's hand in between: all at once takes a long page half a second. */
+const FEW = 12; // formulas
+async function set() {
+  const formulas = [...document.querySelectorAll(".math")];
+  for (let first = 0; first < formulas.length; first += FEW) {
+    await MathJax.typesetPromise(formulas.slice(first, first + FEW));
+    await new Promise(rested => setTimeout(rested));
+  }
+}
 /* As TeX a formula is wider than it will be: until all are set, those at the top keep the room that they will take. */
 const settled = () => root.classList.remove("pe-setting");
 if (settings) {
   root.classList.add("pe-setting");
   settings.startup ??= {};
-  settings.startup.pageReady = () => firstPanel().then(() => MathJax.startup.defaultPageReady()).finally(settled);
+  settings.startup.pageReady = () => firstPanel().then(set).finally(settled);
   addEventListener("error", ({ target }) => { if (target.src?.includes("/mathjax/")) settled(); }, { capture: true });
 }
 

@@ -90,6 +90,21 @@ function mainThread({ wasm }) {
   return here;
 }
 
+let warm = false; // the page's own thread can compute at once
+let warming = false;
+
+/**
+ * Make the runtime of the page's own thread while nobody waits for it. By then the worker has compiled what a first run
+ * needs. A browser shares that, so the page isn't held up for half a second.
+ * @type {(loaded: Loaded, key: string, graph: Uint8Array) => void}
+ */
+function prepare(loaded, key, graph) {
+  if (warming) return;
+  warming = true;
+  const soon = globalThis.requestIdleCallback ?? setTimeout; // Safari has no idle callbacks
+  soon(() => void mainThread(loaded).prepare(key, graph).catch(() => {}).then(() => (warm = true)));
+}
+
 class NoWorker extends Error {}
 /** @type {Runtime["run"] | null} */
 let there = null;
@@ -129,9 +144,11 @@ function engine(spec, id) {
   const graphs = new Map();
   /** @type {(pace: Pace, loaded: Loaded, ...call: Call) => ReturnType<Runtime["run"]>} */
   const run = async (pace, loaded, ...call) => {
-    if (pace.away && !forbidden) {
+    if ((pace.away || !warm) && !forbidden) {
       try {
-        return await worker(loaded)(...call);
+        const found = await worker(loaded)(...call);
+        prepare(loaded, call[0], call[1]);
+        return found;
       } catch (error) {
         if (!(error instanceof NoWorker) && error.name !== "SecurityError") throw error;
         forbidden = true;

@@ -55,6 +55,9 @@ globalThis.posencEngine = {
     ort.env.logLevel = "error";
   },
 
+  /** All that comes before a first run of the graph of `key`. */
+  prepare: (key, graph) => inTurn(() => session(key, graph)),
+
   /** Run the graph of `key`, made from `graph` at its first use, and time it; inputs that the graph lacks are not fed. */
   run: (key, graph, inputs) => inTurn(async () => {
     const graphs = await session(key, graph);

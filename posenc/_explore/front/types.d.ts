@@ -224,6 +224,7 @@ export interface Most {
 export interface Runtime {
   start(wasm: Uint8Array): void;
   run(...call: Call): Promise<Found>;
+  prepare(key: string, graph: Uint8Array): Promise<unknown>;
 }
 
 /** Objects of panels, by the panel's id: away.js says where they live. */
