@@ -27,7 +27,7 @@ function firstPanel() {
 }
 /* A few at a time, with room for the reader's hand in between: all at once takes a long page half a second. */
 const FEW = 12; // formulas
-async function set() {
+async function typesetAll() {
   const formulas = [...document.querySelectorAll(".math")];
   for (let first = 0; first < formulas.length; first += FEW) {
     await MathJax.typesetPromise(formulas.slice(first, first + FEW));
@@ -39,7 +39,7 @@ const settled = () => root.classList.remove("pe-setting");
 if (settings) {
   root.classList.add("pe-setting");
   settings.startup ??= {};
-  settings.startup.pageReady = () => firstPanel().then(set).finally(settled);
+  settings.startup.pageReady = () => firstPanel().then(typesetAll).finally(settled);
   addEventListener("error", ({ target }) => { if (target.src?.includes("/mathjax/")) settled(); }, { capture: true });
 }
 
