@@ -28,7 +28,7 @@ CHANGES: dict[tuple[str, str], Callable[[Tensor], Tensor]] = {
 """What may have become of positions, by kind and in words."""
 
 
-def told(ours: Side, theirs: Side, near: Any, tolerance: float) -> Found | None:
+def told(ours: Side, near: Any, tolerance: float) -> Found | None:
     """The difference of two models whose first token knows its position; None if there is none, or it has no name."""
     if near.off <= tolerance or not ours.able_to_count():
         return None

@@ -196,16 +196,3 @@ def _way(of: Map) -> Tensor:
 def unturned(of: Map) -> Map:
     """The same without its rotation."""
     return replace(of, pairs=of.pairs[:0], slopes=of.slopes[:0], measured=of.measured[:, :0])
-
-
-def rounded_like(a: Map, b: Map) -> str:
-    """How two roundings differ, in words; "" where they do not."""
-    if a.found is None or b.found is None:
-        return ""
-    one, other = (f"{m.found.rounding}{f' ({m.found.rounded})' if m.found.rounded else ''}" for m in (a, b) if m.found)
-    return "" if one == other else f"{one} against {other}"
-
-
-def spread_of(slopes: Tensor, positions: Tensor) -> float:
-    """A bound for angles that two lists of rates may differ by and be the same."""
-    return 1e-4 + 1e-6 * float(positions.abs().max()) * float(slopes.abs().max() if len(slopes) else 0.0) / math.pi

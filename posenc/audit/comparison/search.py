@@ -17,7 +17,6 @@ from torch import Tensor
 
 from posenc.audit.adapters.protocol import Unfit
 from posenc.audit.comparison.attention import words
-from posenc.audit.comparison.described import Found
 from posenc.audit.comparison.maps import Map, unturned
 from posenc.audit.comparison.plan import whole
 from posenc.audit.comparison.result import KINDS, Comparison, Difference
@@ -499,7 +498,7 @@ def beside_dump(
     return _told(search, turned, loose, ())
 
 
-def searched(ours: Side, theirs: Side, near: object, n: int, tolerance: float, notes: list[str]) -> Comparison:
+def searched(ours: Side, theirs: Side, near: object, tolerance: float, notes: list[str]) -> Comparison:
     """Two models of which one cannot be looked into."""
     tokens, a, b = near.tokens, near.reference, near.candidate  # type: ignore[attr-defined]
     if deviation(b, a) <= tolerance:
@@ -554,6 +553,3 @@ def _told(search: Search, turned: bool, tolerance: float, notes: tuple[str, ...]
     if search.others:
         said += f" These leave as little: {'; '.join(search.others[:4])}."
     return Comparison(False, True, tuple(out), size, whole_set, notes=(*notes, said))
-
-
-__all__ = ["Found", "Guess", "Search", "beside_dump", "guesses_of", "searched"]

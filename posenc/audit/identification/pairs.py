@@ -109,7 +109,7 @@ def pairs_of(dump: Dump) -> Pairs:
                     "one pair: with two channels both layouts are one",
                     1,
                 )
-        raise Unfit(_none_found(dump, e, moved))
+        raise Unfit(_none_found(dump, e))
     return _pattern(found, d)
 
 
@@ -126,10 +126,10 @@ def _pattern(found: list[tuple[int, int]], d: int) -> Pairs:
         if found[-1][0] < start + h:
             whole = [(i, i + h) for i in range(start, start + h) if i + h < d]
             return Pairs(tuple(whole), "half", "half", len(found))
-    return Pairs(tuple(found), "other", _words(found, d), len(found))
+    return Pairs(tuple(found), "other", _words(found), len(found))
 
 
-def _words(found: list[tuple[int, int]], d: int) -> str:
+def _words(found: list[tuple[int, int]]) -> str:
     """How pairs of another pattern lie."""
     apart, sums = {j - i for i, j in found}, {i + j for i, j in found}
     if len(sums) == 1:
@@ -145,7 +145,7 @@ def _words(found: list[tuple[int, int]], d: int) -> str:
     return "no pattern that has a name"
 
 
-def _none_found(dump: Dump, e: Tensor, moved: Tensor) -> str:
+def _none_found(dump: Dump, e: Tensor) -> str:
     """Why no channel has a partner, and what to do."""
     places, at = groups(dump)
     if len(places) < 3 or len(dump.before) < 6:

@@ -62,7 +62,7 @@ def phases_of(dump: Dump, pairs: Pairs) -> Phases:
     turned = _sums(x.conj() * y, at, len(places))
     size = _sums(x.abs().square(), at, len(places)).real.clamp(min=1e-30)
     z = turned / size  # (P, h)
-    _check_rigid(dump, pairs, x, y, z, at)
+    _check_rigid(pairs, x, y, z, at)
     gain, growth = _gains(z, places)
     angle = z.angle()
     found = [_lines(angle, places[:, a]) for a in range(places.shape[1])]
@@ -83,7 +83,7 @@ def _sums(value: Tensor, at: Tensor, places: int) -> Tensor:
     return out.index_add_(0, at, value.to(torch.complex128))
 
 
-def _check_rigid(dump: Dump, pairs: Pairs, x: Tensor, y: Tensor, z: Tensor, at: Tensor) -> None:
+def _check_rigid(pairs: Pairs, x: Tensor, y: Tensor, z: Tensor, at: Tensor) -> None:
     """Each pair is multiplied by one complex number at each position."""
     left = (y - z[at] * x).abs().square().sum(0) / y.abs().square().sum(0).clamp(min=1e-30)
     if float(left.median()) < 0.02:
