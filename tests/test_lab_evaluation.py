@@ -14,8 +14,7 @@ from posenc import ENCODINGS, Encoding, Memory, NoPE, Plan, RoPE, attention_weig
 from posenc.lab import evaluation, tasks
 from posenc.lab.evaluation import (
     accuracy,
-    attention_distance,
-    attention_entropy,
+    attention_of,
     bins,
     by_position,
     extrapolation,
@@ -209,7 +208,7 @@ def test_the_model_is_left_as_it_was():
     drawn = torch.get_rng_state()
     assert torch.equal(losses(model, tokens), losses(model, tokens))  # without dropout
     extrapolation(model, held_out, 4, windows=2, slid=1, longest=2)
-    attention_distance(model, tokens)
+    attention_of(model, tokens)
     assert torch.equal(drawn, torch.get_rng_state())
     assert {name: module.training for name, module in model.named_modules()} == modes
     assert all(torch.equal(value, state[name]) for name, value in model.state_dict().items())
@@ -287,8 +286,8 @@ def test_extrapolation_is_made_of_these_losses(name, memory):
         )
         part = some[:, 24 : 24 + length]
         assert attention["length"] == length
-        for key, measure in (("distance", attention_distance), ("entropy", attention_entropy)):
-            torch.testing.assert_close(torch.tensor(attention[key]), measure(model, part), rtol=0, atol=1e-4)
+        for key, measured in zip(("distance", "entropy"), attention_of(model, part), strict=True):
+            torch.testing.assert_close(torch.tensor(attention[key]), measured, rtol=0, atol=1e-4)
     expected = by_position(model, spans)
     for entry in found["by_position"]:
         a, b = entry["from"], entry["to"]
@@ -507,8 +506,8 @@ def test_attention_is_that_of_the_last_quarter(name, shared, segment):
             rows = [(row, i) for b in range(2) for i, row in enumerate(weights[b, head].tolist()) if i >= 8]
             distance[n, head] = mean(sum(a * (i - j) for j, a in enumerate(row)) for row, i in rows)
             entropy[n, head] = mean(-sum(a * math.log(a) for a in row if a) for row, _ in rows)
-    torch.testing.assert_close(attention_distance(model, tokens, segment), distance, rtol=0, atol=1e-6)
-    torch.testing.assert_close(attention_entropy(model, tokens, segment), entropy, rtol=0, atol=1e-6)
+    expected = torch.stack((distance, entropy))
+    torch.testing.assert_close(attention_of(model, tokens, segment), expected, rtol=0, atol=1e-6)
 
 
 def test_attention_that_tells_nothing_apart_is_uniform():
@@ -517,10 +516,9 @@ def test_attention_that_tells_nothing_apart_is_uniform():
         nn.init.zeros_(block.query.weight)
     tokens = draw(1, 16)
     queries = range(12, 16)
-    assert attention_distance(model, tokens).tolist() == [[pytest.approx(mean(i / 2 for i in queries))] * 2] * 2
-    assert (
-        attention_entropy(model, tokens).tolist() == [[pytest.approx(mean(math.log(i + 1) for i in queries))] * 2] * 2
-    )
+    distance, entropy = attention_of(model, tokens).tolist()
+    assert distance == [[pytest.approx(mean(i / 2 for i in queries))] * 2] * 2
+    assert entropy == [[pytest.approx(mean(math.log(i + 1) for i in queries))] * 2] * 2
 
 
 @pytest.mark.cuda
