@@ -78,7 +78,7 @@ class Explorer:
     @property
     def identity(self) -> str:
         """By what links of a page lead to the first panel of this name."""
-        return "explore-" + (re.sub(r"[^a-z0-9]+", "-", self.name.lower()).strip("-") or "panel")
+        return identity("explore", self.name)
 
     def _handles(self, view: View) -> None:
         """See that what can be grabbed in a view moves a control that can follow."""
@@ -247,6 +247,11 @@ class Explorer:
         """One line, the same in every run: what is explored, and where its controls stand."""
         shown = ", ".join(f"{name}={_short(value)}" for name, value in {**self.starts(), **values}.items())
         return f"explore {self.name}({shown}) as {', '.join(type(v).__name__ for v in self.views)}"
+
+
+def identity(kind: str, name: str) -> str:
+    """By what links of a page lead to the first panel of a kind and a name."""
+    return f"{kind}-" + (re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "panel")
 
 
 def shown(view: View, every: Callable[[], tuple[float, float]]) -> dict[str, Any]:
