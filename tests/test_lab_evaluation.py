@@ -16,12 +16,12 @@ from posenc.lab.evaluation import (
     accuracy,
     attention_of,
     bins,
-    by_position,
     extrapolation,
     generalisation,
     losses,
     nonoverlapping,
     sliding,
+    window_losses,
 )
 from posenc.transformer.model import Step, Transformer
 
@@ -181,16 +181,15 @@ def test_losses_by_position_are_means_over_windows():
     model, windows = make(), draw(5, 8)
     expected = [mean(surprise(model, row[: t + 1], row[t + 1]) for row in windows) for t in range(7)]
     for segment in (None, 3):
-        torch.testing.assert_close(
-            by_position(model, windows, segment), torch.tensor(expected).double(), rtol=0, atol=1e-5
-        )
+        found = window_losses(model, windows, segment).mean(0)
+        torch.testing.assert_close(found, torch.tensor(expected).double(), rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize(("length", "segment"), [(64, None), (64, 16), (8, None)])
 def test_memory_is_bounded(length, segment, monkeypatch):
     monkeypatch.setitem(evaluation.PAIRS, "cpu", 1024)
     watch = Watch()
-    by_position(make(watch), draw(10, length + 1), segment)
+    window_losses(make(watch), draw(10, length + 1), segment)
     rows, queries = (max(column) for column in zip(*watch.asked, strict=True))
     assert queries == (segment or length)
     assert rows == min(10, max(1, 1024 // (length * queries)))
@@ -288,7 +287,7 @@ def test_extrapolation_is_made_of_these_losses(name, memory):
         assert attention["length"] == length
         for key, measured in zip(("distance", "entropy"), attention_of(model, part), strict=True):
             torch.testing.assert_close(torch.tensor(attention[key]), measured, rtol=0, atol=1e-4)
-    expected = by_position(model, spans)
+    expected = window_losses(model, spans).mean(0)
     for entry in found["by_position"]:
         a, b = entry["from"], entry["to"]
         assert entry["tokens"] == 4 * (b - a)

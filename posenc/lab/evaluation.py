@@ -70,20 +70,6 @@ def losses(
     return torch.cat(parts, 1)
 
 
-def by_position(model: nn.Module, windows: Tensor, segment: int | None = None) -> Tensor:
-    """The loss as a function of the number of tokens before, the mean over windows.
-
-    Args:
-        model: A language model.
-        windows: Token ids (R, T + 1).
-        segment: The number of tokens in one call. Default: all at once.
-
-    Returns:
-        Losses in nats, (T,); entry p has p + 1 tokens before the predicted one.
-    """
-    return window_losses(model, windows, segment).mean(0)
-
-
 def nonoverlapping(model: nn.Module, spans: Tensor, length: int, *, segment: int | None = None) -> float:
     """The mean loss if text is cut into windows that do not overlap.
 
@@ -174,7 +160,10 @@ def _slid(
 def window_losses(
     model: nn.Module, windows: Tensor, segment: int | None = None, memory: int | None = None, autocast: bool = False
 ) -> Tensor:
-    """Losses (R, T) of many windows (R, T + 1), float64 on the CPU, computed a few at a time to save memory."""
+    """Losses (R, T) of many windows (R, T + 1), float64 on the CPU, computed a few at a time to save memory.
+
+    Entry p of a row has p + 1 tokens before the predicted one.
+    """
     length, device = windows.shape[1] - 1, next(model.parameters()).device
     piece = segment or length
     keys = length if memory is None else min(length, memory + piece)

@@ -147,16 +147,6 @@ def _mixed(x: Tensor, y: Tensor, dump: Dump) -> tuple[Tensor, Tensor, Tensor] | 
     return (partner, own, other) if left < 1e-6 else None
 
 
-def alike(a: Map, b: Map, tolerance: float = 1e-5) -> bool:
-    """Whether two maps turn alike at all positions, up to a common factor."""
-    if len(a.pairs) != len(b.pairs) or not torch.equal(a.pairs, b.pairs) or bool(a.problem) != bool(b.problem):
-        return False
-    if not a.turns:
-        return True
-    u, v = a.measured / a.gain, b.measured / b.gain
-    return float((u - v).abs().max()) < tolerance
-
-
 def with_pairs(of: Map, pairs_of: Map) -> Map:
     """The rates of one map on the pairs of another; as many planes as both have."""
     h = min(len(of.pairs), len(pairs_of.pairs))

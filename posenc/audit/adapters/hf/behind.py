@@ -12,11 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from posenc.audit.adapters.hf.adapter import State, TransformersAdapter
-from posenc.audit.adapters.pictured import behind
+from posenc.audit.adapters.pictured import BEFORE, behind
 from posenc.audit.adapters.protocol import Refused, Unfit, logits_of
-
-BEFORE = 3  # tokens of text before the picture
-AXES = ("time", "rows", "columns")
 
 
 @dataclass
