@@ -95,12 +95,18 @@ class Explorer:
             sliders += [name for name in view.places() if not name.isdigit()]
         for name in sliders:
             if not isinstance(self._known(name), Slider):
-                raise ValueError(f"{name!r} is no slider, so nothing in a picture can be dragged to move it")
+                raise ValueError(
+                    f"{name!r} is no slider, so nothing in a picture can be dragged to move it: give it a range of "
+                    "numbers"
+                )
         if isinstance(view, (Heatmap, Words)):
             for name in filter(None, (view.pick,) if isinstance(view.pick, str) else view.pick):
                 control = self._known(name)
                 if isinstance(control, Tick) or (isinstance(control, Slider) and not control.integer):
-                    raise ValueError(f"pick={name!r} is neither a whole number nor a choice")
+                    raise ValueError(
+                        f"pick={name!r} is neither a whole number nor a choice: give it a range of whole numbers, or "
+                        "a list"
+                    )
 
     def label(self, name: str) -> str:
         """What a reader calls a control."""

@@ -99,9 +99,14 @@ class Lesson:
             )
         for what, x in (("tokens", found[0]), ("targets", found[1])):
             if x.is_floating_point() or int(x.min()) < 0 or int(x.max()) >= len(SYMBOLS):
-                raise ValueError(f"the task “{title}” has other {what} than integers from 0 to {len(SYMBOLS) - 1}")
+                raise ValueError(
+                    f"the task “{title}” has other {what} than integers from 0 to {len(SYMBOLS) - 1}: return "
+                    "those alone"
+                )
         if not found[2].any():
-            raise ValueError(f"the task “{title}” counts nothing in a text of {self.sizes.length}")
+            raise ValueError(
+                f"the task “{title}” counts nothing in a text of {self.sizes.length}: let its mask be True somewhere"
+            )
 
     def course(self, scheme: str) -> Course:
         if scheme not in self._courses:

@@ -494,7 +494,10 @@ def beside_dump(
     loose = max(tolerance, 2e-3)  # a dump is rarely in float64
     search = Search(side, tokens, positions, logits, loose)
     if search.plain.shape != logits.shape:
-        raise Unfit(f"the dump has logits {tuple(logits.shape)} and the model {tuple(search.plain.shape)}")
+        raise Unfit(
+            f"the dump has logits {tuple(logits.shape)} and the model {tuple(search.plain.shape)}: dump "
+            "(B, L, V), a row for each of its tokens"
+        )
     return _told(search, turned, loose, ())
 
 

@@ -305,7 +305,10 @@ class _Asked:
                 )
                 continue
             if ours.shape != theirs.shape:
-                raise Unfit(f"the reference returns {tuple(theirs.shape)} and the model {tuple(ours.shape)}")
+                raise Unfit(
+                    f"the reference returns {tuple(theirs.shape)} and the model {tuple(ours.shape)}: give two "
+                    "models that return the same features"
+                )
             sizes[shape] = deviation(ours, theirs)
         if not sizes:
             return Verdict.NOT_APPLICABLE, None, "Neither image is taken by both.", ""

@@ -56,7 +56,7 @@ class Behind(TransformersAdapter):
             raise Unfit(f"vision_config.patch_size is {patch!r}: a picture is made of squares, by one whole number")
         token = getattr(config, f"{self.kind}_token_id", None)
         if not isinstance(token, int):
-            raise Unfit(f"the configuration has no {self.kind}_token_id")
+            raise Unfit(f"the configuration has no {self.kind}_token_id: add the token that stands for the {self.kind}")
         self.token, self.size = token, (t, h // self.merge, w // self.merge)
         around = [getattr(config, f"vision_{end}_token_id", None) for end in ("start", "end")]
         start, end = ([each] if isinstance(each, int) and each < self._tokens() else [] for each in around)
