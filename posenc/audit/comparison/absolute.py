@@ -24,7 +24,7 @@ CHANGES: dict[tuple[str, str], Callable[[Tensor], Tensor]] = {
     ("direction", "positions from the end"): lambda pos: pos.flip(-1),
     ("scaling", "doubled positions"): lambda pos: 2 * pos,
     ("scaling", "halved positions"): lambda pos: pos // 2,
-}  # fmt: skip
+}
 """What may have become of positions, by kind and in words."""
 
 

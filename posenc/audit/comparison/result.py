@@ -33,7 +33,7 @@ KINDS = {
     "padding": ("what a padded text gets", "how positions count padding, and where its mask goes"),
     "cache": ("what a text gets through its cache", "the position of a cached token, and keys that are kept"),
     "other": ("something that is not positional", "norms, activations, weights, the soft cap, the last layer"),
-}  # fmt: skip
+}
 """What a kind of difference is about, and where to look."""
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from posenc.audit.adapters.protocol import Unfit
 from posenc.audit.identification.given import Dump
-from posenc.audit.identification.pairs import Pairs, groups
+from posenc.audit.identification.pairs import Pairs
 
 WINDOW = 33  # positions, close together, from which a first slope is taken
 
@@ -52,7 +52,7 @@ def phases_of(dump: Dump, pairs: Pairs) -> Phases:
     Raises:
         Unfit: If a pair does not turn rigidly, or positions are too few or too far apart.
     """
-    places, at = groups(dump)
+    places, at = dump.places
     if len(places) < 3:
         raise Unfit(
             f"there are {len(places)} different positions: give 3 or more, better 16, to tell rates from offsets"
