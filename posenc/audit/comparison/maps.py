@@ -168,7 +168,7 @@ def with_rates(of: Map, rates_of: Map, base: bool = True, scaling: bool = True) 
     plain = [_plain(of, h), _plain(rates_of, h)]
     if base != scaling and plain[0] is not None and plain[1] is not None:
         theirs = plain[1] * (mine / plain[0]) if base else plain[0] * (theirs / plain[1])
-    out = replace(of, pairs=of.pairs[:h], slopes=theirs * _way(of)[:h])
+    out = replace(of, pairs=of.pairs[:h], slopes=theirs * way(of)[:h])
     return replace(out, measured=out.exact())
 
 
@@ -179,7 +179,8 @@ def _plain(m: Map, planes: int) -> Tensor | None:
     return m.found.base ** (-2 * torch.arange(planes, dtype=torch.float64) / m.found.rotary_dim)
 
 
-def _way(of: Map) -> Tensor:
+def way(of: Map) -> Tensor:
+    """(h,): -1 where a plane turns the other way, else 1."""
     return torch.where(of.slopes < 0, -1.0, 1.0).double()
 
 

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from posenc.audit.adapters.protocol import Unfit
 from posenc.audit.comparison.attention import words
-from posenc.audit.comparison.maps import Map, unturned
+from posenc.audit.comparison.maps import Map, unturned, way
 from posenc.audit.comparison.plan import whole
 from posenc.audit.comparison.result import KINDS, Comparison, Difference
 from posenc.audit.comparison.sides import Layer, Side, layers_of
@@ -233,10 +233,10 @@ class Search:
 
     def _tuned(self, chosen: tuple[Guess, ...]) -> tuple[Guess, ...]:
         """With the number of the last guess fitted, if it has one."""
-        make = NUMBERS.get(chosen[-1].kind + chosen[-1].candidate.split(" ")[0])
+        of = chosen[-1]
+        make = _maker(of)
         if make is None:
             return chosen
-        of = chosen[-1]
 
         def size(x: float) -> float:
             return self.left((*chosen[:-1], replace(make(self.layers, math.exp(x)), layers=of.layers)))
@@ -271,12 +271,8 @@ def _exact(m: Map, **parts: object) -> Map:
     return replace(out, measured=out.exact())
 
 
-def _way(m: Map) -> Tensor:
-    return torch.where(m.slopes < 0, -1.0, 1.0).double()
-
-
 def _rates(m: Map, f: Tensor) -> Map:
-    return _exact(m, slopes=f[: len(m.slopes)] * _way(m))
+    return _exact(m, slopes=f[: len(m.slopes)] * way(m))
 
 
 def _plain(m: Map, base: float) -> Tensor:
@@ -305,21 +301,18 @@ def _louder(layers: list[Layer], ratio: float) -> Guess:
     )
 
 
-class _Numbers(dict[str, Callable[[list[Layer], float], Guess]]):
-    """Guesses with a number, by the beginning of their kind and words."""
+Make = Callable[[list[Layer], float], Guess]
+"""From layers and a number to a guess."""
 
-    def get(self, key: str, default: object = None) -> Callable[[list[Layer], float], Guess] | None:  # type: ignore[override]
-        return next((make for start, make in self.items() if key.startswith(start)), None)
-
-
-NUMBERS = _Numbers({"base": _based, "scalinglinear": _slower, "amplitude": _louder})
+STARTS: tuple[tuple[Make, float], ...] = ((_based, 1e4), (_slower, 2.0), (_louder, 1.25))
+"""What makes guesses with a number, and the number with which a search begins."""
 
 
-STARTS: tuple[tuple[Callable[[list[Layer], float], Guess], float], ...] = (
-    (_based, 1e4),
-    (_slower, 2.0),
-    (_louder, 1.25),
-)
+def _maker(guess: Guess) -> Make | None:
+    """What makes such a guess with another number; None where it has none."""
+    if guess.kind == "scaling":
+        return _slower if guess.candidate.startswith("linear") else None
+    return {"base": _based, "amplitude": _louder}.get(guess.kind)
 
 
 def _clash(a: Guess, b: Guess) -> bool:
@@ -461,7 +454,7 @@ def _narrow(m: Map, dims: int) -> Map:
     inter = m.found is not None and m.found.layout == "interleaved"
     pairs = torch.stack((2 * t, 2 * t + 1) if inter else (t, t + dims // 2), 1)
     f = base ** (-2 * t.double() / dims)
-    return _exact(m, pairs=pairs, slopes=f * float(_way(m)[0]))
+    return _exact(m, pairs=pairs, slopes=f * float(way(m)[0]))
 
 
 def _coarse(m: Map, dtype: torch.dtype) -> Map:
