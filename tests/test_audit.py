@@ -631,7 +631,7 @@ def test_tables_that_were_made_smaller_in_vain_become_as_large_as_they_were() ->
     table = probe.adapter.module.words.weight.clone()  # type: ignore[union-attr]
     seen = measure("order", probe).off
     assert seen is not None and 0 < seen < run.LIVELY
-    livelier = run._livelier(probe, [], tokens=probe.n)
+    livelier = run._livelier(probe, tokens=probe.n)
     assert torch.equal(livelier.adapter.module.words.weight, table)  # type: ignore[union-attr]
     assert measure("order", livelier).off == pytest.approx(seen)
 

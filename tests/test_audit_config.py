@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import posenc
-from posenc.audit.config import Reading, Rotation, main_report, published, published_table, read_config
+from posenc.audit.config import Reading, Rotation, published, published_table, read_config
 from posenc.configs import tables
 from posenc.configs.rotation import SCALINGS, first_negative, plain
 from posenc.schemes.alibi import alibi_slopes
@@ -607,7 +607,7 @@ def test_infinity_in_a_field_that_is_not_about_positions_does_no_harm(tmp_path: 
 
 def test_a_report_says_what_the_reading_holds(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps({**LLAMA, "rope_scaling": LLAMA_3}))
-    text = main_report(tmp_path)
+    text = str(read_config(tmp_path))
     for words in (
         "config.json: llama", "RoPE, because of rope_scaling", "32: 32 full", "32 of 128 channels; 8 of keys",
         "base 500000, 128 of 128 channels rotate, 64 planes", "rope type llama3, factor 8", "trained on 8192 tokens",

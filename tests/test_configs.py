@@ -67,7 +67,7 @@ from posenc.audit import Reading, read_config
 from posenc.configs import published
 reading = read_config({str(tmp_path)!r})
 assert isinstance(reading, Reading) and reading.rotations[""].never_turned == 29
-assert "8192" in str(reading) and reading.to_dict() and posenc.audit.config.main_report({str(tmp_path)!r})
+assert "8192" in str(reading) and reading.to_dict() and posenc.audit.config.read_config is read_config
 assert all(read_config(one["config"]).source for one in published().values())
 assert "RoPE" in dir(posenc) and "audit" in dir(posenc.audit) and posenc.__version__
 try:

@@ -14,15 +14,14 @@ from posenc import ENCODINGS, Encoding, Memory, NoPE, Plan, RoPE, attention_weig
 from posenc.lab import evaluation, tasks
 from posenc.lab.evaluation import (
     accuracy,
-    attention_distance,
-    attention_entropy,
+    attention_of,
     bins,
-    by_position,
     extrapolation,
     generalisation,
     losses,
     nonoverlapping,
     sliding,
+    window_losses,
 )
 from posenc.transformer.model import Step, Transformer
 
@@ -182,16 +181,15 @@ def test_losses_by_position_are_means_over_windows():
     model, windows = make(), draw(5, 8)
     expected = [mean(surprise(model, row[: t + 1], row[t + 1]) for row in windows) for t in range(7)]
     for segment in (None, 3):
-        torch.testing.assert_close(
-            by_position(model, windows, segment), torch.tensor(expected).double(), rtol=0, atol=1e-5
-        )
+        found = window_losses(model, windows, segment).mean(0)
+        torch.testing.assert_close(found, torch.tensor(expected).double(), rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize(("length", "segment"), [(64, None), (64, 16), (8, None)])
 def test_memory_is_bounded(length, segment, monkeypatch):
     monkeypatch.setitem(evaluation.PAIRS, "cpu", 1024)
     watch = Watch()
-    by_position(make(watch), draw(10, length + 1), segment)
+    window_losses(make(watch), draw(10, length + 1), segment)
     rows, queries = (max(column) for column in zip(*watch.asked, strict=True))
     assert queries == (segment or length)
     assert rows == min(10, max(1, 1024 // (length * queries)))
@@ -209,7 +207,7 @@ def test_the_model_is_left_as_it_was():
     drawn = torch.get_rng_state()
     assert torch.equal(losses(model, tokens), losses(model, tokens))  # without dropout
     extrapolation(model, held_out, 4, windows=2, slid=1, longest=2)
-    attention_distance(model, tokens)
+    attention_of(model, tokens)
     assert torch.equal(drawn, torch.get_rng_state())
     assert {name: module.training for name, module in model.named_modules()} == modes
     assert all(torch.equal(value, state[name]) for name, value in model.state_dict().items())
@@ -287,9 +285,9 @@ def test_extrapolation_is_made_of_these_losses(name, memory):
         )
         part = some[:, 24 : 24 + length]
         assert attention["length"] == length
-        for key, measure in (("distance", attention_distance), ("entropy", attention_entropy)):
-            torch.testing.assert_close(torch.tensor(attention[key]), measure(model, part), rtol=0, atol=1e-4)
-    expected = by_position(model, spans)
+        for key, measured in zip(("distance", "entropy"), attention_of(model, part), strict=True):
+            torch.testing.assert_close(torch.tensor(attention[key]), measured, rtol=0, atol=1e-4)
+    expected = window_losses(model, spans).mean(0)
     for entry in found["by_position"]:
         a, b = entry["from"], entry["to"]
         assert entry["tokens"] == 4 * (b - a)
@@ -507,8 +505,8 @@ def test_attention_is_that_of_the_last_quarter(name, shared, segment):
             rows = [(row, i) for b in range(2) for i, row in enumerate(weights[b, head].tolist()) if i >= 8]
             distance[n, head] = mean(sum(a * (i - j) for j, a in enumerate(row)) for row, i in rows)
             entropy[n, head] = mean(-sum(a * math.log(a) for a in row if a) for row, _ in rows)
-    torch.testing.assert_close(attention_distance(model, tokens, segment), distance, rtol=0, atol=1e-6)
-    torch.testing.assert_close(attention_entropy(model, tokens, segment), entropy, rtol=0, atol=1e-6)
+    expected = torch.stack((distance, entropy))
+    torch.testing.assert_close(attention_of(model, tokens, segment), expected, rtol=0, atol=1e-6)
 
 
 def test_attention_that_tells_nothing_apart_is_uniform():
@@ -517,10 +515,9 @@ def test_attention_that_tells_nothing_apart_is_uniform():
         nn.init.zeros_(block.query.weight)
     tokens = draw(1, 16)
     queries = range(12, 16)
-    assert attention_distance(model, tokens).tolist() == [[pytest.approx(mean(i / 2 for i in queries))] * 2] * 2
-    assert (
-        attention_entropy(model, tokens).tolist() == [[pytest.approx(mean(math.log(i + 1) for i in queries))] * 2] * 2
-    )
+    distance, entropy = attention_of(model, tokens).tolist()
+    assert distance == [[pytest.approx(mean(i / 2 for i in queries))] * 2] * 2
+    assert entropy == [[pytest.approx(mean(math.log(i + 1) for i in queries))] * 2] * 2
 
 
 @pytest.mark.cuda

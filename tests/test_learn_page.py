@@ -12,9 +12,10 @@ import pytest
 import torch
 
 from posenc import learn
+from posenc._explore.panel import STATIC
 from posenc._explore.training import page as training_page
 from posenc._explore.training.lesson import Lesson, Trainer
-from posenc._explore.training.panel import STATIC, TrainingPage
+from posenc._explore.training.panel import TrainingPage
 from tests.browser import served
 from tests.panels import site
 

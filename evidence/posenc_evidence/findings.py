@@ -28,6 +28,16 @@ SIZES = {
     "initializer_range": 0.3,  # usual weights make attention nearly uniform, and hide what is wrong
 }  # fmt: skip
 GIVEN = 10  # tokens of a prompt
+ROBERTAS = (
+    "roberta",
+    "roberta-prelayernorm",
+    "camembert",
+    "xlm-roberta",
+    "xlm-roberta-xl",
+    "xmod",
+    "data2vec-text",
+)
+"""Decoders that count positions from the number of padding on."""
 
 
 @dataclass(frozen=True)
@@ -152,13 +162,7 @@ def prophetnet_axes() -> list[Shown]:
 
 @bug(
     "generate counts positions from 0, and forward from padding_idx + 1",
-    "roberta",
-    "roberta-prelayernorm",
-    "camembert",
-    "xlm-roberta",
-    "xlm-roberta-xl",
-    "xmod",
-    "data2vec-text",
+    *ROBERTAS,
     where=("generation/utils.py:894", "generation/utils.py:2885", "models/roberta/modeling_roberta.py:83"),
     sees="Logits of generate are not those of a forward pass over the same text, with a cache or without.",
     test="generate",
@@ -168,8 +172,7 @@ def prophetnet_axes() -> list[Shown]:
 def roberta_generate() -> list[Shown]:
     sizes = []
     for model_type in BUGS["roberta_generate"].architectures:
-        language: dict[str, Any] = {"default_language": "en_XX"} if model_type == "xmod" else {}
-        model = build(model_type, is_decoder=True, **language)
+        model = roberta(model_type)
         ids = torch.arange(GIVEN)[None] + model.config.pad_token_id + 1
         sizes.append(Shown(model_type, against_pass(model), against_pass(model, position_ids=ids)))
     return sizes
@@ -177,13 +180,7 @@ def roberta_generate() -> list[Shown]:
 
 @bug(
     "With a cache, padding counts as positions, and without it does not",
-    "roberta",
-    "roberta-prelayernorm",
-    "camembert",
-    "xlm-roberta",
-    "xlm-roberta-xl",
-    "xmod",
-    "data2vec-text",
+    *ROBERTAS,
     where=("models/roberta/modeling_roberta.py:154",),
     sees="Decoding a left-padded batch by hand, without position_ids, puts a new token as many places too far as its "
     "row has padding, since the length of the cache is added.",
@@ -193,8 +190,7 @@ def roberta_generate() -> list[Shown]:
 def roberta_padding() -> list[Shown]:
     differences = []
     for model_type in BUGS["roberta_padding"].architectures:
-        language: dict[str, Any] = {"default_language": "en_XX"} if model_type == "xmod" else {}
-        model = build(model_type, is_decoder=True, **language)
+        model = roberta(model_type)
         wanted, sizes = model(text()).logits[:, 12:13], []
         for pads in (5, 0):
             x = torch.cat((torch.zeros(1, pads, dtype=torch.long), text()), 1)
@@ -489,6 +485,12 @@ def build(model_type: str, *, plain: bool = False, **fields: Any) -> Any:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         return AutoModelForCausalLM.from_config(config).eval()
+
+
+def roberta(model_type: str) -> Any:
+    """The decoder of one of `ROBERTAS`."""
+    language: dict[str, Any] = {"default_language": "en_XX"} if model_type == "xmod" else {}
+    return build(model_type, is_decoder=True, **language)
 
 
 def text(seed: int = 0) -> Tensor:

@@ -248,5 +248,5 @@ def _check_alone(kpos: Any, key_padding_mask: Any, attn_mask: Any) -> None:
     ):
         if value is not None:
             raise ValueError(
-                f"{name} is {kind(value)} beside a plan, which says where keys lie and what is hidden"
+                f"{name} is {kind(value)} beside a plan, which says where keys lie and what is hidden: leave it out"
             )

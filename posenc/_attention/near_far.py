@@ -320,7 +320,7 @@ def _fill(x: Tensor, room: tuple[int, int], fill: float) -> Tensor:
 
 def with_lse(
     q: Tensor, k: Tensor, v: Tensor, scale: float, bias: Tensor | None = None
-) -> tuple[Tensor, Tensor]:  # fmt: skip
+) -> tuple[Tensor, Tensor]:
     """Causal attention of as many queries as keys, and the log-sum-exp of each row of scores, (B, H, L).
 
     A bias, on a CPU, takes the place of causality.
@@ -348,7 +348,7 @@ def lse_backward(
     if not q.is_cuda:
         found = aten._scaled_dot_product_flash_attention_for_cpu_backward(
             grad, q, k, v, z, lse, 0.0, True, scale=scale
-        )  # fmt: skip
+        )
     elif q.dtype in (torch.float16, torch.bfloat16) and q.shape[-1] <= 256:
         length, none = q.shape[2], torch.zeros((), dtype=torch.int64, device=q.device)
         found = aten._scaled_dot_product_flash_attention_backward(

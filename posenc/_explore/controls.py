@@ -112,7 +112,7 @@ class Tick:
 
     def check(self, value: Any) -> bool:
         if not isinstance(value, bool):
-            raise ValueError(f"{self.name} = {value!r} is neither True nor False")
+            raise ValueError(f"{self.name} = {value!r} is neither True nor False: give one of them")
         return value
 
     def spec(self) -> dict[str, Any]:

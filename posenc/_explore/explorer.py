@@ -78,7 +78,7 @@ class Explorer:
     @property
     def identity(self) -> str:
         """By what links of a page lead to the first panel of this name."""
-        return "explore-" + (re.sub(r"[^a-z0-9]+", "-", self.name.lower()).strip("-") or "panel")
+        return identity("explore", self.name)
 
     def _handles(self, view: View) -> None:
         """See that what can be grabbed in a view moves a control that can follow."""
@@ -95,12 +95,18 @@ class Explorer:
             sliders += [name for name in view.places() if not name.isdigit()]
         for name in sliders:
             if not isinstance(self._known(name), Slider):
-                raise ValueError(f"{name!r} is no slider, so nothing in a picture can be dragged to move it")
+                raise ValueError(
+                    f"{name!r} is no slider, so nothing in a picture can be dragged to move it: give it a range of "
+                    "numbers"
+                )
         if isinstance(view, (Heatmap, Words)):
             for name in filter(None, (view.pick,) if isinstance(view.pick, str) else view.pick):
                 control = self._known(name)
                 if isinstance(control, Tick) or (isinstance(control, Slider) and not control.integer):
-                    raise ValueError(f"pick={name!r} is neither a whole number nor a choice")
+                    raise ValueError(
+                        f"pick={name!r} is neither a whole number nor a choice: give it a range of whole numbers, or "
+                        "a list"
+                    )
 
     def label(self, name: str) -> str:
         """What a reader calls a control."""
@@ -247,6 +253,11 @@ class Explorer:
         """One line, the same in every run: what is explored, and where its controls stand."""
         shown = ", ".join(f"{name}={_short(value)}" for name, value in {**self.starts(), **values}.items())
         return f"explore {self.name}({shown}) as {', '.join(type(v).__name__ for v in self.views)}"
+
+
+def identity(kind: str, name: str) -> str:
+    """By what links of a page lead to the first panel of a kind and a name."""
+    return f"{kind}-" + (re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "panel")
 
 
 def shown(view: View, every: Callable[[], tuple[float, float]]) -> dict[str, Any]:

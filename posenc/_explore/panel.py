@@ -95,7 +95,21 @@ def explore(
     return Page(explorer) if book_mode() else Panel(explorer)
 
 
-class Panel(anywidget.AnyWidget):
+class Widget(anywidget.AnyWidget):
+    """What all live panels share: the front end, what it has to know, and words in place of a picture."""
+
+    _esm = STATIC / "widget.js"
+    _css = STATIC / "style.css"
+    _spec = traitlets.Dict().tag(sync=True)
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> Any:
+        bundle = super()._repr_mimebundle_(**kwargs)
+        data, *metadata = bundle if isinstance(bundle, tuple) else (bundle,)
+        data = {**(data or {}), "text/plain": repr(self)}
+        return (data, *metadata) if metadata else data
+
+
+class Panel(Widget):
     """The live panel that `explore` returns: a widget with a trait for each control.
 
     `panel.base = 500.0` moves a slider; `panel.observe` and `ipywidgets.link` work as for any widget. If widgets
@@ -112,9 +126,6 @@ class Panel(anywidget.AnyWidget):
         ({'n': 5}, tensor([[0., 1., 2., 3., 4.]]))
     """
 
-    _esm = STATIC / "widget.js"
-    _css = STATIC / "style.css"
-    _spec = traitlets.Dict().tag(sync=True)
     _sharing: ClassVar[weakref.WeakSet[Panel]] = weakref.WeakSet()
 
     def __init__(self, explorer: Explorer) -> None:
@@ -186,12 +197,6 @@ class Panel(anywidget.AnyWidget):
 
     def __repr__(self) -> str:
         return self._explorer.describe(self.values)
-
-    def _repr_mimebundle_(self, **kwargs: Any) -> Any:
-        bundle = super()._repr_mimebundle_(**kwargs)
-        data, *metadata = bundle if isinstance(bundle, tuple) else (bundle,)
-        data = {**(data or {}), "text/plain": repr(self)}
-        return (data, *metadata) if metadata else data
 
 
 class Page:

@@ -22,7 +22,7 @@ def picture_of(draw: Callable[..., Picture], *data: Any, what: str, **options: A
 def square(
     matrix: Tensor, *, alt: str, x: str, y: str, unit: str, scale: str = "sequential", start: int = 0, mark: int = -1
 ) -> Picture:
-    """A square of colours, with a ring around the query's own cell."""
+    """A square of colours, with a ring around a cell of its diagonal, such as the query's own; -1 marks none."""
     from posenc.pictures import plot
     from posenc.pictures.views import Heatmap
 

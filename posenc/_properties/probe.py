@@ -48,8 +48,8 @@ class Probe:
         generator = torch.Generator().manual_seed(seed)
         return torch.randn(*shape, generator=generator, dtype=torch.float64).to(self.dtype)
 
-    def tokens(self, count: int, seed: int = 1) -> Tensor:
-        return self.random(count, self.model_dim, seed=seed)  # (count, D)
+    def tokens(self, count: int) -> Tensor:
+        return self.random(count, self.model_dim, seed=1)  # (count, D)
 
     def project(self, x: Tensor) -> Tensor:
         """Random projections of x (B, L, D). Returns q, k and v in one tensor, (3, B, H, L, d)."""

@@ -33,7 +33,6 @@ class Measurement:
     """The largest change over the reference's root mean square; None where there is none."""
     refused: str | None = None
     """Why there is no number: "takes no positions", or "IndexError: …"."""
-    note: str = ""
     raised: bool = False
     """Whether `refused` is an exception of the model, and no refusal."""
     slow: bool = False
@@ -197,7 +196,11 @@ class Probe:
         x = torch.cat((torch.zeros_like(self.x[:, :1]).expand(-1, pads), self.x), 1)
         mask = torch.ones_like(x)
         mask[:, :pads] = 0
-        return x, mask, (mask.cumsum(-1) - 1 + self.first).clamp(min=max(self.first - 1, 0))
+        return x, mask, self.counted(mask)
+
+    def counted(self, mask: Tensor) -> Tensor:
+        """Positions that count the real tokens of a mask (B, L); padding has the number before the first, or 0."""
+        return (mask.cumsum(-1) - 1 + self.first).clamp(min=max(self.first - 1, 0))
 
     @property
     def room(self) -> int:
@@ -250,19 +253,18 @@ class Probe:
 
     # ---- sizes -------------------------------------------------------------------------------------------------------
 
-    def off(self, out: Tensor, reference: Tensor, first: int = 0) -> float:
+    def off(self, out: Tensor, reference: Tensor) -> float:
         """The largest change over the root mean square of the reference; NaN where either is not finite.
 
         Args:
             out: (B, L, V), or without the axis of places.
             reference: Of the same shape.
-            first: The place in the text of the first token that is compared. Default: 0.
         """
         size = deviation(out, reference)
         if out.ndim == 3 and out.shape == reference.shape and not size <= self.seen[0]:
             wrong = per_place(out, reference)
             marks = "".join("." if float(each) <= self.tolerance else "x" for each in wrong)
-            self.seen[:] = [float("inf") if size != size else size, "." * first + marks]
+            self.seen[:] = [float("inf") if size != size else size, marks]
         return size
 
 

@@ -7,7 +7,7 @@ import json
 import math
 import os
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -219,7 +219,7 @@ class Report:
             "findings": rows,
         }
         text = in_json(json.dumps(whole, indent=1, ensure_ascii=False)) + "\n"
-        return _written(text, path)
+        return written(text, path)
 
     def to_html(self, path: str | os.PathLike[str] | None = None) -> str:
         """One page that needs nothing else, to be attached to a bug report.
@@ -230,16 +230,8 @@ class Report:
         Returns:
             The text.
         """
-        title = html.escape(f"Positional audit of {self.facts.get('model', 'a model')}")
-        facts = "".join(f"<dt>{html.escape(str(k))}</dt><dd>{html.escape(str(v))}</dd>" for k, v in self.facts.items())
-        notes = "".join(f"<p>{html.escape(note)}</p>" for note in self._remarks())
-        page = (
-            f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
-            f'<meta name="viewport" content="width=device-width, initial-scale=1"><style>{STYLE}</style></head>\n'
-            f"<body><h1>{title}</h1><p><strong>{html.escape(self.summary)}.</strong></p>\n{self._rows_html()}\n{notes}"
-            f"<dl>{facts}</dl></body></html>\n"
-        )
-        return _written(printable(page), path)
+        title = f"Positional audit of {self.facts.get('model', 'a model')}"
+        return written(page(title, self.summary, self._rows_html(), self._remarks(), self.facts), path)
 
     def _rows_html(self) -> str:
         body = "".join(
@@ -302,7 +294,28 @@ STYLE = (
 )
 
 
-def _written(text: str, path: str | os.PathLike[str] | None) -> str:
+def page(title: str, summary: str, table: str, notes: Iterable[str], facts: Mapping[str, Any]) -> str:
+    """An HTML page that needs nothing else.
+
+    Args:
+        title: Of the page.
+        summary: What stands below it.
+        table: HTML, or "".
+        notes: Paragraphs below the table.
+        facts: What was looked at, and how.
+    """
+    told = "".join(f"<p>{html.escape(note)}</p>" for note in notes)
+    rows = "".join(f"<dt>{html.escape(str(k))}</dt><dd>{html.escape(str(v))}</dd>" for k, v in facts.items())
+    return printable(
+        f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>{html.escape(title)}</title>'
+        f'<meta name="viewport" content="width=device-width, initial-scale=1"><style>{STYLE}</style></head>\n'
+        f"<body><h1>{html.escape(title)}</h1><p><strong>{html.escape(summary)}.</strong></p>\n{table}\n{told}"
+        f"<dl>{rows}</dl></body></html>\n"
+    )
+
+
+def written(text: str, path: str | os.PathLike[str] | None) -> str:
+    """A text, which goes into a file as well if there is one, whole or not at all."""
     if path is not None:
         with atomic(path) as part:
             part.write_text(text, encoding="utf-8")

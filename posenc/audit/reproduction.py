@@ -72,7 +72,7 @@ BODIES = {
     "chunks": "parts, state = [], None\nfor part in x.split({sizes}, 1):\n    out, state = step(part, state)\n"
     "    parts.append(out)\na, b = torch.cat(parts, 1), logits(x)",
     "embeds": "a, b = logits(inputs_embeds=model.get_input_embeddings()(x)), logits(x)",
-}  # fmt: skip
+}
 """Two ways to the same logits, a and b, by the test."""
 
 

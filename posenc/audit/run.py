@@ -87,7 +87,7 @@ def audit(
         seed: Seed of texts and weights. Default: 0.
         tolerance: Changes below it, over the root mean square of the logits, are rounding. Default: 1e-3.
         randomise: True draws new weights, False keeps the model's own, and "auto" draws unless there are more than
-            100 million parameters.
+            100 million parameters. Default: "auto".
         seconds: How long one test may take. Default: 8.0.
         progress: Called before each test with its name, its number from 0, and how many there are.
         configuration: What the model should be: a dict, a path or a `Reading`, as `read_config` takes and returns them.
@@ -329,7 +329,7 @@ def _report(
     begun = time.monotonic()
     notes: list[str] = []
     with quiet(io.StringIO()):
-        if randomise is True or (randomise == "auto" and source.size <= LARGE):
+        if _new_weights(source.module, randomise):
             source.seed = options["seed"]
         if source.seed is not None and (why := _unlike(source, should.reference)):
             source.seed = None
@@ -337,7 +337,7 @@ def _report(
     notes += source.notes()
     probe = _probe(source, notes, **options)
     if source.drawn:
-        probe = _livelier(probe, notes, **options)
+        probe = _livelier(probe, **options)
     probe.angles, probe.layers, probe.rotations = should.angles, should.layers, should.rotations
     probe.reading = should.reading
     if should.reference is not None:
@@ -564,7 +564,7 @@ def _probe(source: Source, notes: list[str], **options: Any) -> Probe:
     ) from problem
 
 
-def _livelier(probe: Probe, notes: list[str], **options: Any) -> Probe:
+def _livelier(probe: Probe, **options: Any) -> Probe:
     """A probe with smaller embeddings as long as the order of tokens hardly matters, so that attention counts for more.
 
     Where no norm follows the embedding, attention counts for less, and the embedding is enlarged again.

@@ -10,6 +10,9 @@ from posenc.configs.printable import printable
 IDLE = ("An encoder:", "A question for encoders", "Has no source beside its text")
 """How the cause of a test begins that does not concern a model."""
 
+FOLLOWS = "It follows from"
+"""How the cause of a failure begins that a simpler test explains."""
+
 
 class Verdict(StrEnum):
     """What became of one test.
@@ -77,7 +80,7 @@ class Finding:
     @property
     def follows(self) -> bool:
         """Whether another failure explains it."""
-        return not self.passed and self.cause.startswith("It follows from")
+        return not self.passed and self.cause.startswith(FOLLOWS)
 
     @property
     def size(self) -> str:

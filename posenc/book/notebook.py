@@ -12,9 +12,7 @@ from typing import Any
 
 import torch
 
-from posenc.book.source import shorten
-
-WIDTH = 88  # characters in a line of code on a page
+from posenc.book.source import WIDTH, shorten
 
 
 def book_mode() -> bool:

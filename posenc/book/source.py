@@ -12,7 +12,7 @@ import textwrap
 import tokenize
 from itertools import pairwise
 
-WIDTH = 88
+WIDTH = 88  # characters in a line of code on a page
 _CHECK = re.compile(r"(^|\.)(_check|_?check_\w+|require_\w+)(\.|$)")
 _PRAGMA = re.compile(r"\s*#\s*(fmt:|noqa|type: ignore).*")
 _OPERATORS = {
@@ -29,7 +29,7 @@ def shorten(source: str, width: int = WIDTH) -> tuple[str, bool]:
 
     Args:
         source: Python source that can be parsed.
-        width: The greatest number of characters in a line. Only a word or a string may be longer.
+        width: The greatest number of characters in a line. Only a word or a string may be longer. Default: 88.
 
     Returns:
         The shorter source, and whether anything was left out.
@@ -122,10 +122,10 @@ class _Edits(ast.NodeVisitor):
 def _without_pragmas(lines: list[str]) -> list[str]:
     """Comments for tools, such as `# fmt: skip`, say nothing to a reader."""
     for token in reversed(_tokens(lines)):
-        if token.type == tokenize.COMMENT and (pragma := _PRAGMA.fullmatch(token.string)):
+        if token.type == tokenize.COMMENT and _PRAGMA.fullmatch(token.string):
             row = token.start[0] - 1
             lines[row] = lines[row][: token.start[1]].rstrip()
-            if pragma and not lines[row]:
+            if not lines[row]:
                 del lines[row]
     return lines
 

@@ -9,7 +9,7 @@ library only, so that a configuration can be read where neither torch nor transf
 from posenc.configs.catalogue import published
 from posenc.configs.engines import Form, Settings, extended, settings
 from posenc.configs.layers import Layer
-from posenc.configs.reader import At, Reading, main_report, read_config
+from posenc.configs.reader import At, Reading, read_config
 from posenc.configs.remarks import Remark, Unreadable, apply
 from posenc.configs.rotation import Rotation
 from posenc.configs.scheme import PositionScale
@@ -26,7 +26,6 @@ __all__ = [
     "Unreadable",
     "apply",
     "extended",
-    "main_report",
     "published",
     "read_config",
     "settings",

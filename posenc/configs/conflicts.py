@@ -10,10 +10,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from posenc.configs import tables
-from posenc.configs.fields import HEAD_DIM, LAYERS, SHARE, WINDOW, Fields, number, whole
+from posenc.configs.fields import CONTEXT, HEAD_DIM, LAYERS, SHARE, WINDOW, Fields, number, whole
 from posenc.configs.layers import Layer, head_size, key_heads, kind_of
 from posenc.configs.parameters import own, own_name, place, reads_rotary_dim, rope_type, sets
-from posenc.configs.remarks import UNKNOWN, Patch, Remark, merged, patch, plain, shown
+from posenc.configs.remarks import UNKNOWN, Patch, Path, Remark, merged, patch, plain, shown
 from posenc.configs.rotation import ALLOWED, ANYWHERE, NEEDED, Rotation
 from posenc.configs.scheme import SAYS
 
@@ -251,9 +251,8 @@ def _original(fields: Fields, set_name: str, value: Any = UNKNOWN) -> Patch:
     return patch(place(fields, set_name, ORIGINAL) if inside else fields.where(ORIGINAL), value)
 
 
-def _promised(fields: Fields) -> tuple[str, ...]:
-    from posenc.configs.fields import CONTEXT
-
+def _promised(fields: Fields) -> Path:
+    """Where the length stands that the model promises."""
     return fields.where(fields.name(*CONTEXT))
 
 

@@ -249,7 +249,7 @@ def layers(fields: Fields, rotations: Mapping[str, Any]) -> tuple[Layer, ...]:
     for layer, name in enumerate(kinds):
         kind = kind_of(name)
         if name not in sizes:
-            sizes[name] = kept(fields, name, kind)
+            sizes[name] = kept(fields, kind)
         numbers = sizes[name]
         if layer >= len(kinds) - shared or both_sides(fields):
             numbers = 0
@@ -291,7 +291,7 @@ def _rotation(name: str, kind: str, layer: int, rotations: Mapping[str, Any]) ->
     return key if key is not None and rotations[key] is not None else None
 
 
-def kept(fields: Fields, name: str, kind: str) -> int | None:
+def kept(fields: Fields, kind: str) -> int | None:
     """How many numbers a layer keeps for a token: keys and values of its key heads, or a latent vector (MLA).
 
     None where it is not a fixed number for each token (compressed attention) or sizes are missing. What a recurrent

@@ -197,8 +197,9 @@ def rotation(fields: Fields, kind: str, parameters: Mapping[str, Any], trained: 
     part, partly = 1.0, "" if latent or name == "proportional" else "share"
     if partly:
         part, partly = share(fields, parameters, head_dim, place(fields, kind, "partial_rotary_factor"))
+    said = partly or "partial_rotary_factor"
+    where = fields.where(said) if parameters.get(said) is None else place(fields, kind, said)
     if not 0 < part <= 1:
-        where = fields.where(partly) if partly in fields.all else place(fields, kind, partly)
         raise Unreadable(
             "no-share",
             f"{dotted(where)} in {source} is {part:g}: write the share of a head's channels that rotates, above 0 and "
@@ -209,9 +210,8 @@ def rotation(fields: Fields, kind: str, parameters: Mapping[str, Any], trained: 
     if not dims:
         raise Unreadable(
             "no-channel",
-            f"{dotted(fields.where(partly))} in {source} is {part:g} of {head_dim} channels, less than one: write a "
-            f"larger share",
-            patch(fields.where(partly)),
+            f"{dotted(where)} in {source} is {part:g} of {head_dim} channels, less than one: write a larger share",
+            patch(where),
         )
     if name == "longrope":
         _check_divisors(fields, kind, read, dims)
@@ -225,12 +225,12 @@ def rotation(fields: Fields, kind: str, parameters: Mapping[str, Any], trained: 
         parameters={**read, "rope_theta": theta},
         trained=trained or before or (None if name == "linear" else context),  # "linear" does not say it
         context=context,
-        assumed=_assumed(fields, note, partly, part, latent or name == "proportional"),
+        assumed=_assumed(fields, note),
         beside=max((head_size(fields, kind_of(kind) if kind else "any") or head_dim) - head_dim, 0) if latent else 0,
     )
 
 
-def _assumed(fields: Fields, of_base: str, partly: str, part: float, whole_head: bool) -> tuple[str, ...]:
+def _assumed(fields: Fields, of_base: str) -> tuple[str, ...]:
     """What stands in no field, and in no class that is known either."""
     if fields.model_type in tables.TYPES_OF_5_23 or fields.model_type in tables.BESIDE_WEIGHTS:
         return ()
@@ -266,7 +266,7 @@ def _read(
     if not isinstance(read.get("truncate", True), bool | int):
         raise Unreadable(
             "no-truncate",
-            f"truncate in {fields.source} is {shown(read['truncate'])}: write true or falsethem",
+            f"truncate in {fields.source} is {shown(read['truncate'])}: write true or false",
             patch(place(fields, kind, "truncate"), True),
         )
     for key in unread & set(read):

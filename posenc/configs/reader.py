@@ -10,7 +10,6 @@ import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from posenc.configs import scheme as schemes
@@ -19,7 +18,7 @@ from posenc.configs.conflicts import conflicts
 from posenc.configs.fields import MOST_TOKENS, Fields, load, number
 from posenc.configs.layers import Layer, head_size, key_heads, layers
 from posenc.configs.parameters import base, own, place, rotations, share
-from posenc.configs.remarks import Remark, merged, patch, plain, shown
+from posenc.configs.remarks import UNKNOWN, Remark, merged, patch, plain, shown
 from posenc.configs.rotation import Rotation, mscale
 from posenc.configs.scheme import PositionScale
 from posenc.configs.text import text
@@ -313,7 +312,7 @@ def _kinds(reading: Reading) -> str:
     if layers := _attending(reading):
         parts = []
         for name, members in layers.items():
-            turning = sum(rotation.rotation is not None for rotation in members)
+            turning = sum(member.rotation is not None for member in members)
             rest = "" if turning == len(members) else f", of which {turning or 'none'} rotate"
             parts.append(f"{len(members)} {name!r}{rest}")
     return f"rotations by kind of layer ({'; '.join(parts[:8])})"
@@ -473,7 +472,7 @@ def _rotations(fields: Fields, trained: int | None, notes: list[Remark]) -> dict
                 Remark(
                     "no-base-said",
                     f"the base is not in the file: {theta:g}, {default}.",
-                    patch(fields.where("rope_theta"), theta if known else "?"),
+                    patch(fields.where("rope_theta"), theta if known else UNKNOWN),
                 )
             )
         part, where = share(fields, parameters, rotation.head_dim)
@@ -561,25 +560,3 @@ def _rotation_dict(rotation: Rotation) -> dict[str, Any]:
         "attention_factor": rotation.attention_factor,
         "frequencies": list(rotation.frequencies),
     }
-
-
-def main_report(path: str | Path) -> str:
-    """The report of a folder or a config.json, for `python -m posenc.audit FOLDER --config`.
-
-    Args:
-        path: The folder, or the file.
-
-    Returns:
-        Lines of text.
-
-    Raises:
-        OSError, ValueError: As `read_config`, one sentence each.
-
-    Example:
-        >>> import tempfile
-        >>> file = Path(tempfile.mkdtemp()) / "config.json"
-        >>> _ = file.write_text('{"model_type": "bloom", "n_head": 8}')
-        >>> "ALiBi" in main_report(file)
-        True
-    """
-    return str(read_config(path))

@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 
-def _words(text: str) -> frozenset[str]:
+def words(text: str) -> frozenset[str]:
+    """The words of a text, as tables of names are written."""
     return frozenset(text.split())
 
 
@@ -137,7 +138,7 @@ FIRST_FULL = {"flint", "mimo_v2_flash"}
 FULL_WITHOUT_ROPE = {"afmoe", "beam", "cohere2", "cohere2_moe", "exaone4", "exaone_moe", "flint", "kolibri1"}
 """Model types whose layers without a window do not rotate."""
 
-ROTATING: frozenset[str] = _words("""
+ROTATING: frozenset[str] = words("""
     afmoe arcee aria_text axk1 axk2 beam cohere2 cohere2_moe dbrx deepseek_v2 deepseek_v3 deepseek_v32 diffllama doge
     dots1 dots3_note_text emu3_text_model esmc eurobert exaone4 exaone_moe falcon falcon_h1 gemma gemma2 gemma4_text
     gemma4_unified_text glm4_moe_lite glm_moe_dsa gpt_neox_japanese granite granite_swa granitemoe granitemoe_swa
@@ -153,7 +154,7 @@ BESIDE_WEIGHTS = {"kimi_k2", "phi-msft", "RefinedWeb", "RefinedWebModel"}
 """Model types of `ROTATING` whose code stood beside their weights: Kimi K2, Phi 2 and Falcon as they were first
 called."""
 
-LEARNED: frozenset[str] = _words("""
+LEARNED: frozenset[str] = words("""
     albert bart bert bert-generation big_bird bigbird_pegasus biogpt blenderbot blenderbot-small camembert convbert
     data2vec-text deberta deberta-v2 distilbert electra ernie esm flaubert fnet git gpt2 gpt_bigcode gpt_neo ibert
     layoutlm longformer luke mbart megatron-bert mobilebert mra mvp nystromformer openai-gpt opt perceiver plbart
@@ -223,14 +224,14 @@ KNOWN_PARTS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 """Sizes that a class fills in, of model types whose published files are known to leave them out."""
 
-ENCODERS: frozenset[str] = _words("""
+ENCODERS: frozenset[str] = words("""
     albert convbert deberta deberta-v2 distilbert esm esmc eurobert flaubert fnet funnel gte ibert jina_embeddings_v3
     layoutlm longformer luke mobilebert modernbert modernvbert mpnet mra neomme nomic_bert nystromformer perceiver
     squeezebert tapas ultrabert ultravbert yoso
 """)
 """Masked language models of transformers 5.23 that are no causal ones: tokens see both ways, and there is no cache."""
 
-TYPES_OF_5_23: frozenset[str] = ENCODERS | _words("""
+TYPES_OF_5_23: frozenset[str] = ENCODERS | words("""
     afmoe apertus arcee aria_text axk1 axk2 bailing_hybrid bamba bart beam bert bert-generation big_bird
     bigbird_pegasus biogpt bitnet blenderbot blenderbot-small bloom blt camembert codegen cohere cohere2 cohere2_moe
     cohere_compass_text cpmant ctrl cwm data2vec-text dbrx deepseek_v2 deepseek_v3 deepseek_v32 deepseek_v4 diffllama

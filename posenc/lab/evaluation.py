@@ -1,4 +1,4 @@
-"""Measurements of a trained model: losses far beyond its training length, answers, attention, speed and memory.
+"""Measurements of a trained model: losses far beyond its training length, answers and attention.
 
 A loss is the cross-entropy of the next token, in nats. Windows that do not overlap and windows that slide score the
 same tokens, but a sliding window has more tokens before each of them: the difference is the curse of early tokens
@@ -6,7 +6,7 @@ same tokens, but a sliding window has more tokens before each of them: the diffe
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any
@@ -23,7 +23,6 @@ PAIRS = {"cpu": 2**20, "cuda": 2**26}  # of a query and a key, in all sequences 
 QUARTERS = 4  # windows slide by a quarter of their length
 WATCHED = 4  # sequences whose attention is measured
 
-Measure = Callable[[Tensor, Tensor], Tensor]
 Entry = dict[str, Any]
 
 
@@ -69,20 +68,6 @@ def losses(
             loss = cross_entropy(logits.flatten(0, 1).float(), piece[:, 1:].flatten(), reduction="none")
             parts.append(loss.view(len(tokens), -1))
     return torch.cat(parts, 1)
-
-
-def by_position(model: nn.Module, windows: Tensor, segment: int | None = None) -> Tensor:
-    """The loss as a function of the number of tokens before, the mean over windows.
-
-    Args:
-        model: A language model.
-        windows: Token ids (R, T + 1).
-        segment: The number of tokens in one call. Default: all at once.
-
-    Returns:
-        Losses in nats, (T,); entry p has p + 1 tokens before the predicted one.
-    """
-    return window_losses(model, windows, segment).mean(0)
 
 
 def nonoverlapping(model: nn.Module, spans: Tensor, length: int, *, segment: int | None = None) -> float:
@@ -152,8 +137,8 @@ def _slid(
     length: int,
     stride: int,
     context: int,
-    memory: bool = False,
-    segment: int | None = None,
+    memory: bool,
+    segment: int | None,
     autocast: bool = False,
 ) -> Tensor:
     """Losses (R, S) of windows that slide."""
@@ -175,7 +160,10 @@ def _slid(
 def window_losses(
     model: nn.Module, windows: Tensor, segment: int | None = None, memory: int | None = None, autocast: bool = False
 ) -> Tensor:
-    """Losses (R, T) of many windows (R, T + 1), float64 on the CPU, computed a few at a time to save memory."""
+    """Losses (R, T) of many windows (R, T + 1), float64 on the CPU, computed a few at a time to save memory.
+
+    Entry p of a row has p + 1 tokens before the predicted one.
+    """
     length, device = windows.shape[1] - 1, next(model.parameters()).device
     piece = segment or length
     keys = length if memory is None else min(length, memory + piece)
@@ -264,7 +252,7 @@ def extrapolation(
         if why := refused[length]:
             return {"length": length, "distance": None, "entropy": None, "why": why}
         part = text[some][:WATCHED, context : context + length]
-        watched = _watched(model, part, segment, _distance, _entropy)
+        watched = attention_of(model, part, segment)
         if not bool(watched.isfinite().all()):
             why = "the weights are not finite numbers"
             return {"length": length, "distance": None, "entropy": None, "why": why}
@@ -414,10 +402,11 @@ def generalisation(
 # Attention
 
 
-def attention_distance(model: Transformer, tokens: Tensor, segment: int | None = None) -> Tensor:
-    """The mean distance to which a head attends, Σ_j α_ij (i - j), over the queries of the last quarter.
+def attention_of(model: Transformer, tokens: Tensor, segment: int | None = None) -> Tensor:
+    """To which distance a head attends, Σ_j α_ij (i - j), and the entropy of its weights, -Σ_j α_ij ln α_ij.
 
-    Uniform attention has a mean distance of i / 2.
+    Both are means over the queries of the last quarter of each text. Uniform attention has a distance of i / 2 and an
+    entropy of ln(i + 1).
 
     Args:
         model: A causal model.
@@ -425,31 +414,10 @@ def attention_distance(model: Transformer, tokens: Tensor, segment: int | None =
         segment: The number of tokens in one call. Default: all at once.
 
     Returns:
-        Distances in positions, (layers, heads).
-    """
-    return _watched(model, tokens, segment, _distance)[0]
-
-
-def attention_entropy(model: Transformer, tokens: Tensor, segment: int | None = None) -> Tensor:
-    """The mean entropy of a head's weights, -Σ_j α_ij ln α_ij, in nats; the rest is as in `attention_distance`."""
-    return _watched(model, tokens, segment, _entropy)[0]
-
-
-def _distance(weights: Tensor, offset: Tensor) -> Tensor:
-    return (weights * offset).sum(-1)
-
-
-def _entropy(weights: Tensor, offset: Tensor) -> Tensor:
-    return torch.special.entr(weights).sum(-1)
-
-
-def _watched(model: Transformer, tokens: Tensor, segment: int | None, *measures: Measure) -> Tensor:
-    """Means (measures, layers, heads) of functions of weights (B, H, q, k) and offsets i - j (q, k).
-
-    Only the queries of the last quarter of each text count.
+        (2, layers, heads): distances in positions, and entropies in nats.
     """
     start = tokens.shape[1] - math.ceil(tokens.shape[1] / 4)
-    seen: list[Tensor] = []  # (measures, layers, heads, queries) of each piece
+    seen: list[Tensor] = []  # (2, layers, heads, queries) of each piece
     with _measuring(model) as device:
         memory = Memory(tokens.shape[1])
         for piece in tokens.to(device).split(segment or tokens.shape[1], 1):
@@ -457,12 +425,13 @@ def _watched(model: Transformer, tokens: Tensor, segment: int | None, *measures:
             _, weights = model(piece, memory=memory, return_weights=True)
             late = qpos >= start
             offset = qpos[late, None] - torch.arange(len(memory), device=device)
-            layers = [torch.stack([measure(w[:, :, late], offset) for measure in measures]) for w in weights]
+            rows = [w[:, :, late] for w in weights]
+            layers = [torch.stack([(w * offset).sum(-1), torch.special.entr(w).sum(-1)]) for w in rows]
             seen.append(torch.stack(layers, 1).transpose(2, 3).flatten(3))
     return torch.cat(seen, -1).mean(-1).cpu()
 
 
-# What it costs
+# Of all of them
 
 
 @contextmanager

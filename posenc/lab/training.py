@@ -135,9 +135,9 @@ def fit(
     return model.eval()
 
 
-def rate(step: int, steps: int, highest: float, warmup: float = 0.1) -> float:
+def rate(step: int, steps: int, highest: float) -> float:
     """The learning rate: it rises during the first tenth of the steps, then falls along a cosine to a tenth."""
-    rising = max(1, round(warmup * steps))
+    rising = max(1, round(0.1 * steps))
     if step < rising:
         return highest * (step + 1) / rising
     return highest * (0.1 + 0.45 * (1 + math.cos(math.pi * (step - rising) / max(1, steps - rising))))

@@ -139,7 +139,7 @@ class ALiBi(Encoding):
 
     def score_bias(
         self, q: Tensor, k: Tensor, qpos: Tensor, kpos: Tensor
-    ) -> Callable[..., Tensor]:  # fmt: skip
+    ) -> Callable[..., Tensor]:
         slope = self._slopes(q)  # (H,)
         once = alike(qpos, kpos)
 
@@ -157,7 +157,7 @@ class ALiBi(Encoding):
 
     def widen(
         self, q: Tensor, k: Tensor, plan: Plan, scale: float
-    ) -> tuple[Tensor, Tensor] | None:  # fmt: skip
+    ) -> tuple[Tensor, Tensor] | None:
         """-m (i - j) = m·j - m·i, and softmax ignores m·i: m·j is a product of channels.
 
         Sixteen bits hold neither a slope nor a position exactly. A slope is then a sum

@@ -17,7 +17,7 @@ from posenc._require import require_heads
 
 def distance_weight(
     R: Tensor, w: float | Tensor, v: float | Tensor, above: Tensor | None = None
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """A sigmoid of distance over its value at 0: R̂ = (1 + e^v) / (1 + e^(v - wR)).
 
     R̂ = σ(wR - v) / σ(-v) is 1 at R = 0, whatever w and v are, and everywhere if w = 0.

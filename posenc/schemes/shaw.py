@@ -105,7 +105,7 @@ class Shaw(Encoding):
 
     def score_bias(
         self, q: Tensor, k: Tensor, qpos: Tensor, kpos: Tensor
-    ) -> Callable[..., Tensor]:  # fmt: skip
+    ) -> Callable[..., Tensor]:
         _check_labels(self, "q", q, qpos, kpos)
         kpos = kpos.long()  # a difference of unsigned integers would not be negative
         by_label = self._by_label(q)
@@ -213,7 +213,7 @@ def shaw_naive(
 
 def shaw_fused(
     q: Tensor, k: Tensor, v: Tensor, key_table: Tensor, value_table: Tensor | None
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """Both terms in causal attention, through a fused kernel that keeps no weights.
 
     All keys at least k = clip positions back share one label. A query gives them the

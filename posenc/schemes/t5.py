@@ -122,7 +122,7 @@ class T5Bias(Encoding):
 
     def score_bias(
         self, q: Tensor, k: Tensor, qpos: Tensor, kpos: Tensor
-    ) -> Callable[..., Tensor]:  # fmt: skip
+    ) -> Callable[..., Tensor]:
         value = self._by_offset(q)  # (2 · reach + 1, H)
         once = alike(qpos, kpos)
 

@@ -267,7 +267,7 @@ def _is_step(w: Tensor, back: Tensor) -> bool:
 
 def _check_sizes(
     model_dim: int, heads: int, head_dim: int, clamp: int | None, base: float
-) -> None:  # fmt: skip
+) -> None:
     """Sinusoids have model_dim channels, and heads have head_dim."""
     require_even(model_dim, "model_dim")
     require_heads(heads)

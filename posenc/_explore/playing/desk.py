@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,7 +9,7 @@ import torch
 from torch import Tensor
 
 from posenc._explore.controls import Choice, Slider
-from posenc._explore.explorer import shown
+from posenc._explore.explorer import identity, shown
 from posenc._explore.playing.breaks import BREAKS, kind
 from posenc._explore.playing.reader import BYTES, SCALINGS, TRAINED, Reader, settings
 from posenc._require import kind as described
@@ -42,7 +41,7 @@ class Desk:
 
     @property
     def identity(self) -> str:
-        return "play-" + (re.sub(r"[^a-z0-9]+", "-", self.name.lower()).strip("-") or "panel")
+        return identity("play", self.name)
 
     @property
     def first(self) -> tuple[str, str]:

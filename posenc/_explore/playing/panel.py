@@ -5,15 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from posenc._explore.panel import STATIC
+from posenc._explore.panel import Widget
 from posenc._explore.playing.desk import Desk, States
-from posenc._extras import extra
 from posenc.book.notebook import book_mode
 from posenc.transformer.model import Transformer
-
-with extra("explore"):
-    import anywidget
-    import traitlets
 
 
 def play(
@@ -60,12 +55,8 @@ def play(
     return PlayingPage(desk) if book_mode() else Playing(desk)
 
 
-class Playing(anywidget.AnyWidget):
+class Playing(Widget):
     """The live panel that `play` returns: the front end asks, and torch reads in the kernel."""
-
-    _esm = STATIC / "widget.js"
-    _css = STATIC / "style.css"
-    _spec = traitlets.Dict().tag(sync=True)
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
@@ -86,12 +77,6 @@ class Playing(anywidget.AnyWidget):
 
     def __repr__(self) -> str:
         return repr(self._desk)
-
-    def _repr_mimebundle_(self, **kwargs: Any) -> Any:
-        bundle = super()._repr_mimebundle_(**kwargs)
-        data, *metadata = bundle if isinstance(bundle, tuple) else (bundle,)
-        data = {**(data or {}), "text/plain": repr(self)}
-        return (data, *metadata) if metadata else data
 
 
 class PlayingPage:

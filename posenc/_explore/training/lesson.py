@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -14,7 +13,7 @@ from torch import Tensor
 
 from posenc._attention.encoding import Encoding
 from posenc._explore.controls import Choice, Slider
-from posenc._explore.explorer import shown
+from posenc._explore.explorer import identity, shown
 from posenc._explore.training.course import LIMIT, Course, Sizes, exam_texts, texts
 from posenc._explore.training.tasks import LETTERS, SYMBOLS, TASKS, Task, numbered
 from posenc.pictures import theme
@@ -100,9 +99,14 @@ class Lesson:
             )
         for what, x in (("tokens", found[0]), ("targets", found[1])):
             if x.is_floating_point() or int(x.min()) < 0 or int(x.max()) >= len(SYMBOLS):
-                raise ValueError(f"the task “{title}” has other {what} than integers from 0 to {len(SYMBOLS) - 1}")
+                raise ValueError(
+                    f"the task “{title}” has other {what} than integers from 0 to {len(SYMBOLS) - 1}: return "
+                    "those alone"
+                )
         if not found[2].any():
-            raise ValueError(f"the task “{title}” counts nothing in a text of {self.sizes.length}")
+            raise ValueError(
+                f"the task “{title}” counts nothing in a text of {self.sizes.length}: let its mask be True somewhere"
+            )
 
     def course(self, scheme: str) -> Course:
         if scheme not in self._courses:
@@ -112,7 +116,7 @@ class Lesson:
 
     @property
     def identity(self) -> str:
-        return "learn-" + (re.sub(r"[^a-z0-9]+", "-", self.name.lower()).strip("-") or "panel")
+        return identity("learn", self.name)
 
     def spec(self) -> dict[str, Any]:
         """All that the front end needs to know, as JSON: nothing in it is ever read as markup."""

@@ -5,15 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
-from posenc._explore.panel import STATIC
+from posenc._explore.panel import Widget
 from posenc._explore.training.lesson import Lesson, Schemes, Trainer, Watch
 from posenc._explore.training.tasks import TASKS, Task
-from posenc._extras import extra
 from posenc.book.notebook import book_mode
-
-with extra("explore"):
-    import anywidget
-    import traitlets
 
 
 def learn(
@@ -82,12 +77,8 @@ def learn(
     return TrainingPage(lesson) if book_mode() else Training(lesson)
 
 
-class Training(anywidget.AnyWidget):
+class Training(Widget):
     """The live panel that `learn` returns: the front end asks, and torch trains in the kernel."""
-
-    _esm = STATIC / "widget.js"
-    _css = STATIC / "style.css"
-    _spec = traitlets.Dict().tag(sync=True)
 
     def __init__(self, lesson: Lesson) -> None:
         self._lesson = lesson
@@ -115,12 +106,6 @@ class Training(anywidget.AnyWidget):
 
     def __repr__(self) -> str:
         return repr(self._lesson)
-
-    def _repr_mimebundle_(self, **kwargs: Any) -> Any:
-        bundle = super()._repr_mimebundle_(**kwargs)
-        data, *metadata = bundle if isinstance(bundle, tuple) else (bundle,)
-        data = {**(data or {}), "text/plain": repr(self)}
-        return (data, *metadata) if metadata else data
 
 
 class TrainingPage:

@@ -87,12 +87,15 @@ class Called:
         self.vocabulary = vocabulary or self._vocabulary()
 
     def logits(self, tokens: Tensor, positions: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
+        return logits_of(self._called(tokens, self._given(tokens, positions, mask)))
+
+    def _given(self, tokens: Tensor, positions: Tensor | None, mask: Tensor | None) -> dict[str, Any]:
+        """What goes with a text in one pass."""
         self._settle(tokens, positions, mask)
-        given: dict[str, Any] = {}
-        given |= self._positions(positions, self.position_name) | self._mask(mask, self.mask_name)
+        given: dict[str, Any] = {**self._positions(positions, self.position_name), **self._mask(mask, self.mask_name)}
         if self.use_cache and self.state_name is not None:
             given["use_cache"] = False
-        return logits_of(self._called(tokens, given))
+        return given
 
     def _called(self, tokens: Tensor, given: dict[str, Any]) -> Any:
         """What the model returns, with what it cannot do without."""
@@ -122,10 +125,7 @@ class Called:
 
     def _of_embeddings(self, tokens: Tensor, positions: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
         """Logits with the rows of the model's own table given in place of tokens."""
-        self._settle(tokens, positions, mask)
-        given: dict[str, Any] = {**self._positions(positions, self.position_name), **self._mask(mask, self.mask_name)}
-        if self.use_cache and self.state_name is not None:
-            given["use_cache"] = False
+        given = self._given(tokens, positions, mask)
         return logits_of(ask(self.model, inputs_embeds=self._table()(tokens), **given))
 
     def _own_step(
@@ -300,7 +300,8 @@ def adapt(model: Any, *, vocabulary: int | None = None) -> Adapter:
     Args:
         model: An object that has `logits` and the other names of `Adapter`, a `posenc.Transformer`, a model of
             transformers, any module, or a function of tokens. Arguments of forward are recognised by their names:
-            positions, position_ids, pos or input_pos; attention_mask, padding_mask or mask.
+            positions, position_ids, pos, input_pos or pos_ids; attention_mask, padding_mask, mask, key_padding_mask or
+            src_key_padding_mask.
         vocabulary: How many different tokens there are. Default: what the model itself tells, by its logits and tables.
 
     Returns:

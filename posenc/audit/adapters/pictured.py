@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+BEFORE = 3  # tokens of text before the picture
+
 
 def behind(before: Tensor, tokens: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
     """Puts texts behind the tokens of a picture, which padding precedes.

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import importlib
 
-from posenc.audit.causes.judgement import FAILS, FOLLOWS, JUDGES, NONE, PASS, PROPERTY, Judgement, number
+from posenc.audit.causes.judgement import FAILS, JUDGES, NONE, PASS, PROPERTY, Judgement, number
 from posenc.audit.causes.sight import encoder
 from posenc.audit.checks import CHECKS, PARTS
 from posenc.audit.measures import Measures
 from posenc.audit.probe import Measurement
-from posenc.audit.verdict import Finding, Verdict
+from posenc.audit.verdict import FOLLOWS, Finding, Verdict
 
 HEALED = {
     "window": "where the window is applied: the mask of one pass, that of a cached call, and what a cache keeps",

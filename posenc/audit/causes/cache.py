@@ -8,6 +8,7 @@ from posenc.audit.causes.judgement import FAILS, JUDGES, PASS, PROPERTY, Judgeme
 from posenc.audit.causes.sight import ahead, encoder
 from posenc.audit.measures import Measures
 from posenc.audit.probe import Measurement
+from posenc.audit.verdict import FOLLOWS
 
 OTHER_DEFAULT = "Positions 0, 1, 2, … are not the model's default (arange), and so it is here."
 
@@ -19,7 +20,7 @@ def _inherited(m: Measures, *before: str) -> Judgement | None:
     if m.bad("prefix"):
         return Judgement(
             FAILS,
-            "It follows from `prefix`: logits depend on the text's length, which was shorter when they were cached.",
+            f"{FOLLOWS} `prefix`: logits depend on the text's length, which was shorter when they were cached.",
         )
     for name in before:
         if m.bad(name):

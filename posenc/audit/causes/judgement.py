@@ -7,11 +7,10 @@ from typing import NamedTuple
 
 from posenc.audit.measures import Measures
 from posenc.audit.probe import Measurement
-from posenc.audit.verdict import Verdict
+from posenc.audit.verdict import FOLLOWS, Verdict
 
 PASS, FAILS, PROPERTY, NONE = Verdict.PASS, Verdict.FAILS, Verdict.PROPERTY, Verdict.NOT_APPLICABLE
 BLIND = Verdict.BLIND
-FOLLOWS = "It follows from"  # how the cause of a failure begins that a simpler test explains
 
 
 class Judgement(NamedTuple):
@@ -45,6 +44,12 @@ def follows(name: str, m: Measures) -> Judgement:
     if judgement.verdict != FAILS or judgement.cause.startswith(FOLLOWS):
         return Judgement(judgement.verdict, judgement.cause)
     return Judgement(FAILS, f"{FOLLOWS} `{name}`.")
+
+
+def several(layers: list[int]) -> str:
+    """Numbers of layers as a sentence has them, six at most."""
+    numbers = ", ".join(map(str, layers[:6])) + (", …" if len(layers) > 6 else "")
+    return f"layer{'s' if len(layers) > 1 else ''} {numbers}"
 
 
 def number(off: float | None) -> str:

@@ -6,6 +6,7 @@ from posenc.audit.causes.judgement import FAILS, JUDGES, PASS, PROPERTY, Judgeme
 from posenc.audit.causes.sight import ahead, encoder
 from posenc.audit.measures import Measures
 from posenc.audit.probe import Measurement
+from posenc.audit.verdict import FOLLOWS
 
 
 def _mask_at_fault(m: Measures) -> Judgement | None:
@@ -47,7 +48,7 @@ def _right_pad(measured: Measurement, m: Measures) -> Judgement:
     if m.ok(measured.name):
         return Judgement(PASS)
     if m.bad("prefix") and not m.bad("future"):
-        return Judgement(FAILS, "It follows from `prefix`: earlier logits depend on the text's length.")
+        return Judgement(FAILS, f"{FOLLOWS} `prefix`: earlier logits depend on the text's length.")
     if (judgement := _mask_at_fault(m)) is not None:
         return judgement
     if m.bad("future") and not encoder(m):
@@ -134,7 +135,7 @@ def _rows(measured: Measurement, m: Measures) -> Judgement:
     if m.ok(measured.name):
         return Judgement(PASS)
     if m.bad("neighbours"):
-        return Judgement(FAILS, "It follows from `neighbours`: other sequences in the batch change the result.")
+        return Judgement(FAILS, f"{FOLLOWS} `neighbours`: other sequences in the batch change the result.")
     if m.ok("left_pad_ids"):
         return Judgement(
             FAILS,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from posenc.audit.causes.judgement import FAILS, PASS, Judgement, judges
+from posenc.audit.causes.judgement import FAILS, PASS, Judgement, judges, several
 from posenc.audit.causes.rates import of_rates
 from posenc.audit.measures import Measures
 from posenc.audit.probe import Measurement
@@ -67,5 +67,4 @@ def _where(m: Measures) -> str:
     layers = [each["layer"] for each in details.get("wrong", []) if each["of"] == "rates"]
     if not layers or len(layers) == len(details["seen"]):
         return ""
-    numbers = ", ".join(map(str, layers[:6])) + (", …" if len(layers) > 6 else "")
-    return f"In layer{'s' if len(layers) > 1 else ''} {numbers} "
+    return f"In {several(layers)} "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from posenc.audit.causes.judgement import FAILS, PASS, Judgement, follows, judges
+from posenc.audit.causes.judgement import FAILS, PASS, Judgement, follows, judges, several
 from posenc.audit.measures import Measures
 from posenc.audit.probe import Measurement
 
@@ -27,25 +27,25 @@ def _schedule(measured: Measurement, m: Measures) -> Judgement:
     told, first = [], wrong[0]["of"]
     for of in dict.fromkeys(each["of"] for each in wrong):
         rows = [each for each in wrong if each["of"] == of]
-        told.append(_told(of, rows, measured.details["seen"], m.probe.layers))
+        told.append(_told(of, rows, m.probe.layers))
     exchanged = any("at the rates of" in each for each in told)  # which angles alone do not tell
     if m.bad("angles") and not exchanged and (kinds == {"rates"} or (none and kinds == {"turns"})):
         return follows("angles", m)
     return Judgement(FAILS, " ".join(told), LOOK[first])
 
 
-def _told(of: str, rows: list[dict[str, Any]], seen: Any, wanted: Any) -> str:
+def _told(of: str, rows: list[dict[str, Any]], wanted: Any) -> str:
     """One sentence about all layers that differ in one thing."""
-    layers = _several([each["layer"] for each in rows])
+    layers = several([each["layer"] for each in rows])
     first = rows[0]
     if of == "turns":
         turning = [each["layer"] for each in rows if each["seen"].turns]
         still = [each["layer"] for each in rows if not each["seen"].turns]
         said = []
         if turning:
-            said.append(f"{_several(turning)} rotate{'s' if len(turning) == 1 else ''}, and should not")
+            said.append(f"{several(turning)} rotate{'s' if len(turning) == 1 else ''}, and should not")
         if still:
-            said.append(f"{_several(still)} do{'es' if len(still) == 1 else ''} not rotate, and should")
+            said.append(f"{several(still)} do{'es' if len(still) == 1 else ''} not rotate, and should")
         inverted = len(rows) == len(wanted) > 1 and bool(turning) and bool(still)
         return f"{'; '.join(said).capitalize()}{': the list is read the other way round' if inverted else ''}."
     if of == "rates":
@@ -73,8 +73,3 @@ def _rates(row: dict[str, Any], wanted: Any) -> str:
             return f"at the rates of {other.kind} layers, though the configuration calls it {row['wanted'].kind}"
     n = max(range(len(got)), key=lambda i: abs(got[i] - want[i]) / max(want[i], 1e-4))
     return f"pair {n} by {got[n]:.4g} radians a position, and should turn it by {want[n]:.4g}"
-
-
-def _several(layers: list[int]) -> str:
-    numbers = ", ".join(map(str, layers[:6])) + (", …" if len(layers) > 6 else "")
-    return f"layer{'s' if len(layers) > 1 else ''} {numbers}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from posenc.audit.causes.judgement import BLIND, FAILS, NONE, PASS, PROPERTY, Judgement, judges
 from posenc.audit.measures import Measures
 from posenc.audit.probe import Measurement
+from posenc.audit.verdict import FOLLOWS
 
 UNSEEN = 1e-9  # below it, a change of logits in float64 is rounding
 FOR_ENCODERS = "A question for encoders: a causal model sees no later token."
@@ -52,7 +53,7 @@ def _all_others(m: Measures) -> bool:
 
 def ahead(m: Measures) -> str:
     """Why a test fails that compares with the whole text, if a token sees ahead; "" if none does."""
-    return "It follows from `future`: tokens see later ones." if m.bad("future") else ""
+    return f"{FOLLOWS} `future`: tokens see later ones." if m.bad("future") else ""
 
 
 @judges("future")

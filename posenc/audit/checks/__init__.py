@@ -32,7 +32,6 @@ class Outcome:
     """A number with what the verdict may need besides."""
 
     off: float | None
-    note: str = ""
     details: dict[str, Any] | None = None
 
 
@@ -106,7 +105,7 @@ def measure(name: str, probe: Probe) -> Measurement:
             return Measurement(name, None, why)
         return Measurement(name, None, f"{type(error).__name__}: {first_line(error)}", raised=True)
     outcome = outcome if isinstance(outcome, Outcome) else Outcome(outcome)
-    return Measurement(name, outcome.off, None, outcome.note, details=outcome.details or {}, places=probe.seen[1])
+    return Measurement(name, outcome.off, details=outcome.details or {}, places=probe.seen[1])
 
 
 for _part in PARTS:

@@ -155,9 +155,7 @@ def _reordered(p: Probe, move: object, pads: int, right: int = 1) -> float:
         x = torch.cat((p.text(p.n + pads, seed=3), torch.cat((torch.zeros_like(p.x[:, :pads]), p.x), 1)))
         mask = torch.ones_like(x)
         mask[1, :pads] = 0
-        positions = (
-            (mask.cumsum(-1) - 1 + p.first).clamp(min=max(p.first - 1, 0)) if p.adapter.takes_positions else None
-        )
+        positions = p.counted(mask) if p.adapter.takes_positions else None
     order = torch.tensor([1, 0], device=p.device)
     _, state = p.run([n + pads], positions, None if mask is None else mask[:, : n + pads], x[:, : n + pads])
     p.in_time()

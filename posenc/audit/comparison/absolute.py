@@ -24,11 +24,11 @@ CHANGES: dict[tuple[str, str], Callable[[Tensor], Tensor]] = {
     ("direction", "positions from the end"): lambda pos: pos.flip(-1),
     ("scaling", "doubled positions"): lambda pos: 2 * pos,
     ("scaling", "halved positions"): lambda pos: pos // 2,
-}  # fmt: skip
+}
 """What may have become of positions, by kind and in words."""
 
 
-def told(ours: Side, theirs: Side, near: Any, tolerance: float) -> Found | None:
+def told(ours: Side, near: Any, tolerance: float) -> Found | None:
     """The difference of two models whose first token knows its position; None if there is none, or it has no name."""
     if near.off <= tolerance or not ours.able_to_count():
         return None

@@ -62,7 +62,7 @@ def compare(
         dim: Channels of a head, where both are functions that turn vectors.
         weights: True gives a copy of the candidate the reference's weights of the same names; a dict says which name
             of the candidate has which name in the reference. Default: each keeps its own.
-        tokens: Length of the texts, more than 16 (61). A window is seen if it is shorter.
+        tokens: Length of the texts, more than 16. A window is seen if it is shorter. Default: 61.
         seed: Of the texts. Default: 0.
         tolerance: Differences below it, over the root mean square of the logits, are rounding. Default: 1e-4.
 
@@ -148,7 +148,7 @@ class _Models:
                 f"the reference has {len(near.ours)} layers of attention and the candidate {len(near.theirs)}: give "
                 f"two models of one depth"
             )
-        told = absolute.told(self.ours, self.theirs, near, self.tolerance)
+        told = absolute.told(self.ours, near, self.tolerance)
         found = [told] if told is not None else differences(texts[-1] if ignored is None else near, near)
         if (before := self.ours.before) and before == self.theirs.before and not found:
             found = self._after(near, before)
@@ -269,12 +269,7 @@ class _Models:
         elif any(f.settled for f in found):
             left = min(f.left for f in found if f.settled)
             shares = {f.kind: 1 - min(left / size, 1.0) if size else 0.0 for f in found}
-        if (
-            differ
-            and ignored is not None
-            and not [k for k in kinds if k != "ignored"]
-            and near_is(texts, self.tolerance)
-        ):
+        if differ and ignored is not None and not [k for k in kinds if k != "ignored"] and near.off <= self.tolerance:
             left = 0.0
         seen, small = (
             self._before_choice(near, kinds) if rest and any(f.reference == CHOSEN for f in found) else (0, 0.0)
@@ -310,7 +305,7 @@ class _Models:
 
     def _off(self, text: Text, kinds: tuple[str, ...]) -> float:
         """How far the candidate is from a reference that does what these kinds say."""
-        change: Change = change_of(text.ours, text.theirs, frozenset(kinds), text.positions)
+        change: Change = change_of(text.ours, text.theirs, frozenset(kinds))
         pos = None if text.positions is None else text.positions.expand(len(text.tokens), -1)
         return deviation(text.candidate, self.ours.changed(text.tokens, pos, change)[..., : text.candidate.shape[-1]])
 
@@ -319,7 +314,7 @@ class _Models:
         rows = min(layer.open for layer in (*near.ours, *near.theirs))
         if rows < 3:
             return 0, 0.0
-        change = change_of(near.ours, near.theirs, frozenset(kinds) - {"window"}, near.positions)
+        change = change_of(near.ours, near.theirs, frozenset(kinds) - {"window"})
         out = self.ours.changed(near.tokens, None, change)[:, :rows, : near.candidate.shape[-1]]
         return rows, deviation(near.candidate[:, :rows], out)
 
@@ -339,9 +334,4 @@ class _Models:
         """Where no attention of one side can be seen: hypotheses are tried in the other."""
         from posenc.audit.comparison import search
 
-        return search.searched(self.ours, self.theirs, near, self.n, self.tolerance, self.notes)
-
-
-def near_is(texts: list[Text], tolerance: float) -> bool:
-    """Whether the two agree as they count."""
-    return texts[0].off <= tolerance
+        return search.searched(self.ours, self.theirs, near, self.tolerance, self.notes)

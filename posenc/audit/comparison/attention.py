@@ -46,16 +46,13 @@ class Attention(TorchFunctionMode):
     Args:
         n: Length of the texts.
         change: What becomes of the scores.
-        sharpen: Scores are multiplied by it. Default: 1.0.
         keep: Whether what layers do is kept in `layers`. Default: True.
         keys: How many keys meet n queries. Default: n; more in a call with a cache.
     """
 
-    def __init__(
-        self, n: int, change: Change | None = None, sharpen: float = 1.0, keep: bool = True, keys: int = 0
-    ) -> None:
+    def __init__(self, n: int, change: Change | None = None, keep: bool = True, keys: int = 0) -> None:
         super().__init__()
-        self.n, self.change, self.sharpen, self.keep = n, change, sharpen, keep
+        self.n, self.change, self.keep = n, change, keep
         self.keys = keys or n
         self.layers: list[Seen] = []
         self._product: tuple[Tensor, Tensor, Tensor] | None = None
@@ -127,7 +124,7 @@ class Attention(TorchFunctionMode):
             return None
         low = scores < -1e4
         new = self._step(q, k, scores.masked_fill(low, -torch.inf))
-        if self.change is None and self.sharpen == 1:
+        if self.change is None:
             return None
         return new.nan_to_num(neginf=torch.finfo(x.dtype).min).reshape(x.shape)
 
@@ -136,9 +133,7 @@ class Attention(TorchFunctionMode):
         self._count += 1
         if self.keep:
             self.layers.append(Seen(q.detach().clone(), k.detach().clone(), scores.detach().clone()))
-        if self.change is not None:
-            scores = self.change(layer, q, k, scores)
-        return self.sharpen * scores if self.sharpen != 1 else scores
+        return scores if self.change is None else self.change(layer, q, k, scores)
 
 
 class Squares(TorchFunctionMode):

@@ -33,7 +33,8 @@ def shared(ours: Side, theirs: Side, names: Mapping[str, str] | None) -> None:
             raise Unfit(f"the reference has no parameter {wanted!r} for the candidate's {name!r}: it has {near}, …")
         if source[wanted].shape != p.shape:
             raise Unfit(
-                f"{name!r} has shape {tuple(p.shape)}, and the reference's {wanted!r} {tuple(source[wanted].shape)}"
+                f"{name!r} has shape {tuple(p.shape)}, and the reference's {wanted!r} {tuple(source[wanted].shape)}: "
+                f"give two models of one size, or leave weights out"
             )
         with torch.no_grad():
             p.copy_(source[wanted])

@@ -70,7 +70,7 @@ def differences(text: object, near: object) -> list[Found]:
         one_bias = _chosen(a.bias, b.bias) if chosen else _of_biases(a.bias, b.bias)
         if one_bias is not None:
             found.append(replace(one_bias, layers=(n,)))
-    return _merged(found, len(ours))
+    return merged(found)
 
 
 def differences_of(a: Map, b: Map) -> list[Found]:
@@ -312,11 +312,11 @@ def _said(b: FoundBias) -> str:
     return {"none": "no bias", "distance": "a function of the distance", "unknown": "a bias of no known form"}[b.kind]
 
 
-def _merged(found: list[Found], layers: int) -> list[Found]:
+def merged(found: list[Found]) -> list[Found]:
     """Each difference once, with all its layers, and without a word on queries or keys where it is about both."""
-    merged: dict[tuple[str, str, str, str], list[int]] = {}
+    layers: dict[tuple[str, str, str, str], list[int]] = {}
     for f in found:
-        merged.setdefault((f.kind, f.reference, f.candidate, f.of), []).append(f.layers[0])
+        layers.setdefault((f.kind, f.reference, f.candidate, f.of), []).append(f.layers[0])
     out: list[Found] = []
     done = set()
     for f in found:
@@ -324,9 +324,9 @@ def _merged(found: list[Found], layers: int) -> list[Found]:
         if key in done:
             continue
         twin = (f.kind, f.reference, f.candidate, "keys" if f.of == "queries" else "queries")
-        both = f.of and merged.get(twin) == merged[key]
+        both = f.of and layers.get(twin) == layers[key]
         done |= {key, twin} if both else {key}
-        out.append(replace(f, layers=tuple(merged[key]), of="" if both else f.of))
+        out.append(replace(f, layers=tuple(layers[key]), of="" if both else f.of))
     if any(f.kind == "offset" and not f.of for f in out):  # both alike: distances are what they were
         out = [f for f in out if f.kind != "offset" or f.of]
     order = ["ignored", "unrotated", "layers", "layout", "partial", "axes", "direction", "base", "scaling", "offset",

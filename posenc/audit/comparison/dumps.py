@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from posenc.audit.adapters.protocol import Unfit
-from posenc.audit.comparison.described import Found, _merged, differences_of
+from posenc.audit.comparison.described import Found, differences_of, merged
 from posenc.audit.comparison.maps import Map, named_map
 from posenc.audit.comparison.result import KINDS, Comparison, Difference
 from posenc.audit.comparison.sides import Side
@@ -45,7 +45,7 @@ def of_rotations(reference: Any, candidate: Any, dim: int) -> Comparison:
         if not isinstance(one, FoundRotation):
             raise Unfit(f"the {name} is a bias and no rotation: leave out dim")
         maps.append(named_map(one))
-    return _listed(_merged([_placed(f) for f in differences_of(maps[0], maps[1])], 1), one_layer=True)
+    return _listed(merged([_placed(f) for f in differences_of(maps[0], maps[1])]), one_layer=True)
 
 
 def _placed(f: Found, layer: int = 0, of: str = "") -> Found:
@@ -101,7 +101,7 @@ def of_two(ours: dict[str, Any], theirs: dict[str, Any], tolerance: float) -> Co
             elif a is not None or b is not None:
                 words = ["a rotation" if each is not None else "no rotation" for each in (a, b)]
                 found.append(Found("unrotated" if a is not None else "layers", words[0], words[1], (layer,), part))
-        return _listed(_merged(found, len(one)))
+        return _listed(merged(found))
     if "logits" in ours and "logits" in theirs:
         x, y = (torch.as_tensor(each["logits"]).double() for each in (ours, theirs))
         if x.shape != y.shape:

@@ -147,16 +147,6 @@ def _mixed(x: Tensor, y: Tensor, dump: Dump) -> tuple[Tensor, Tensor, Tensor] | 
     return (partner, own, other) if left < 1e-6 else None
 
 
-def alike(a: Map, b: Map, tolerance: float = 1e-5) -> bool:
-    """Whether two maps turn alike at all positions, up to a common factor."""
-    if len(a.pairs) != len(b.pairs) or not torch.equal(a.pairs, b.pairs) or bool(a.problem) != bool(b.problem):
-        return False
-    if not a.turns:
-        return True
-    u, v = a.measured / a.gain, b.measured / b.gain
-    return float((u - v).abs().max()) < tolerance
-
-
 def with_pairs(of: Map, pairs_of: Map) -> Map:
     """The rates of one map on the pairs of another; as many planes as both have."""
     h = min(len(of.pairs), len(pairs_of.pairs))
@@ -178,7 +168,7 @@ def with_rates(of: Map, rates_of: Map, base: bool = True, scaling: bool = True) 
     plain = [_plain(of, h), _plain(rates_of, h)]
     if base != scaling and plain[0] is not None and plain[1] is not None:
         theirs = plain[1] * (mine / plain[0]) if base else plain[0] * (theirs / plain[1])
-    out = replace(of, pairs=of.pairs[:h], slopes=theirs * _way(of)[:h])
+    out = replace(of, pairs=of.pairs[:h], slopes=theirs * way(of)[:h])
     return replace(out, measured=out.exact())
 
 
@@ -189,23 +179,11 @@ def _plain(m: Map, planes: int) -> Tensor | None:
     return m.found.base ** (-2 * torch.arange(planes, dtype=torch.float64) / m.found.rotary_dim)
 
 
-def _way(of: Map) -> Tensor:
+def way(of: Map) -> Tensor:
+    """(h,): -1 where a plane turns the other way, else 1."""
     return torch.where(of.slopes < 0, -1.0, 1.0).double()
 
 
 def unturned(of: Map) -> Map:
     """The same without its rotation."""
     return replace(of, pairs=of.pairs[:0], slopes=of.slopes[:0], measured=of.measured[:, :0])
-
-
-def rounded_like(a: Map, b: Map) -> str:
-    """How two roundings differ, in words; "" where they do not."""
-    if a.found is None or b.found is None:
-        return ""
-    one, other = (f"{m.found.rounding}{f' ({m.found.rounded})' if m.found.rounded else ''}" for m in (a, b) if m.found)
-    return "" if one == other else f"{one} against {other}"
-
-
-def spread_of(slopes: Tensor, positions: Tensor) -> float:
-    """A bound for angles that two lists of rates may differ by and be the same."""
-    return 1e-4 + 1e-6 * float(positions.abs().max()) * float(slopes.abs().max() if len(slopes) else 0.0) / math.pi

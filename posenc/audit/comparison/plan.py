@@ -7,7 +7,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from posenc.audit.comparison.attention import Change
+from posenc.audit.comparison.attention import Change, spread
 from posenc.audit.comparison.maps import Map, unturned, with_pairs, with_rates
 from posenc.audit.comparison.sides import Layer
 
@@ -15,14 +15,13 @@ ROTATION = frozenset({"layout", "partial", "base", "scaling", "layers", "directi
                       "axes"})  # fmt: skip
 
 
-def change_of(ours: list[Layer], theirs: list[Layer], kinds: frozenset[str], positions: Tensor | None) -> Change:
+def change_of(ours: list[Layer], theirs: list[Layer], kinds: frozenset[str]) -> Change:
     """What becomes of the reference's scores if it differs from itself as the candidate does, in these kinds.
 
     Args:
         ours: The reference's layers at the text's positions.
         theirs: The candidate's.
         kinds: Which differences are done.
-        positions: Those of the text, for which maps were measured.
     """
     plans = [_layer(a, b, kinds) for a, b in zip(ours, theirs, strict=True)]
 
@@ -36,8 +35,7 @@ def change_of(ours: list[Layer], theirs: list[Layer], kinds: frozenset[str], pos
             q = mq.apply(a.q.undone(q))
         if mk is not None:
             k = mk.apply(a.k.undone(k))
-        k = k if k.shape[1] == q.shape[1] else k.repeat_interleave(q.shape[1] // k.shape[1], 1)
-        product = scale * (q @ k.mT)
+        product = scale * (q @ spread(k, q).mT)
         if cap:
             product = cap * torch.tanh(product / cap)
         return (product + bias).to(scores.dtype)
@@ -144,8 +142,7 @@ def whole(ours: list[Layer], theirs: list[Layer]) -> Change:
             return scores
         a, b = ours[n], theirs[n]
         q, k = b.q.apply(a.q.undone(q.double())), b.k.apply(a.k.undone(k.double()))
-        k = k if k.shape[1] == q.shape[1] else k.repeat_interleave(q.shape[1] // k.shape[1], 1)
-        product = b.scale * (q @ k.mT)
+        product = b.scale * (q @ spread(k, q).mT)
         product = b.cap * torch.tanh(product / b.cap) if b.cap else product
         return (product + b.bias).to(scores.dtype)
 

@@ -10,7 +10,7 @@ import textwrap
 from dataclasses import dataclass, field
 from typing import Any
 
-from posenc.audit.report import STYLE, _written
+from posenc.audit.report import page, written
 from posenc.configs.printable import in_json, printable
 
 KINDS = {
@@ -33,7 +33,7 @@ KINDS = {
     "padding": ("what a padded text gets", "how positions count padding, and where its mask goes"),
     "cache": ("what a text gets through its cache", "the position of a cached token, and keys that are kept"),
     "other": ("something that is not positional", "norms, activations, weights, the soft cap, the last layer"),
-}  # fmt: skip
+}
 """What a kind of difference is about, and where to look."""
 
 
@@ -142,7 +142,7 @@ class Comparison:
                 for d in self.differences
             ],
         }  # fmt: skip
-        return _written(in_json(json.dumps(whole, indent=1, ensure_ascii=False)) + "\n", path)
+        return written(in_json(json.dumps(whole, indent=1, ensure_ascii=False)) + "\n", path)
 
     def to_html(self, path: str | os.PathLike[str] | None = None) -> str:
         """One page that needs nothing else, written to a file as well where one is named.
@@ -162,16 +162,7 @@ class Comparison:
         heads = ("kind", "layers", "explains", "reference", "candidate", "look at")
         head = "".join(f'<th scope="col">{name}</th>' for name in heads)
         table = f"<table><thead><tr>{head}</tr></thead><tbody>\n{rows}</tbody></table>" if rows else ""
-        facts = "".join(f"<dt>{html.escape(str(k))}</dt><dd>{html.escape(str(v))}</dd>" for k, v in self.facts.items())
-        notes = "".join(f"<p>{html.escape(note)}</p>" for note in self.notes)
-        title = "Two implementations compared"
-        page = (
-            f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
-            f'<meta name="viewport" content="width=device-width, initial-scale=1"><style>{STYLE}</style></head>\n'
-            f"<body><h1>{title}</h1><p><strong>{html.escape(self.summary)}.</strong></p>\n{table}\n{notes}"
-            f"<dl>{facts}</dl></body></html>\n"
-        )
-        return _written(printable(page), path)
+        return written(page("Two implementations compared", self.summary, table, self.notes, self.facts), path)
 
 
 def _plain(value: float | None) -> float | str | None:

@@ -17,8 +17,7 @@ from torch import Tensor
 
 from posenc.audit.adapters.protocol import Unfit
 from posenc.audit.comparison.attention import words
-from posenc.audit.comparison.described import Found
-from posenc.audit.comparison.maps import Map, unturned
+from posenc.audit.comparison.maps import Map, unturned, way
 from posenc.audit.comparison.plan import whole
 from posenc.audit.comparison.result import KINDS, Comparison, Difference
 from posenc.audit.comparison.sides import Layer, Side, layers_of
@@ -234,10 +233,10 @@ class Search:
 
     def _tuned(self, chosen: tuple[Guess, ...]) -> tuple[Guess, ...]:
         """With the number of the last guess fitted, if it has one."""
-        make = NUMBERS.get(chosen[-1].kind + chosen[-1].candidate.split(" ")[0])
+        of = chosen[-1]
+        make = _maker(of)
         if make is None:
             return chosen
-        of = chosen[-1]
 
         def size(x: float) -> float:
             return self.left((*chosen[:-1], replace(make(self.layers, math.exp(x)), layers=of.layers)))
@@ -272,12 +271,8 @@ def _exact(m: Map, **parts: object) -> Map:
     return replace(out, measured=out.exact())
 
 
-def _way(m: Map) -> Tensor:
-    return torch.where(m.slopes < 0, -1.0, 1.0).double()
-
-
 def _rates(m: Map, f: Tensor) -> Map:
-    return _exact(m, slopes=f[: len(m.slopes)] * _way(m))
+    return _exact(m, slopes=f[: len(m.slopes)] * way(m))
 
 
 def _plain(m: Map, base: float) -> Tensor:
@@ -306,21 +301,18 @@ def _louder(layers: list[Layer], ratio: float) -> Guess:
     )
 
 
-class _Numbers(dict[str, Callable[[list[Layer], float], Guess]]):
-    """Guesses with a number, by the beginning of their kind and words."""
+Make = Callable[[list[Layer], float], Guess]
+"""From layers and a number to a guess."""
 
-    def get(self, key: str, default: object = None) -> Callable[[list[Layer], float], Guess] | None:  # type: ignore[override]
-        return next((make for start, make in self.items() if key.startswith(start)), None)
-
-
-NUMBERS = _Numbers({"base": _based, "scalinglinear": _slower, "amplitude": _louder})
+STARTS: tuple[tuple[Make, float], ...] = ((_based, 1e4), (_slower, 2.0), (_louder, 1.25))
+"""What makes guesses with a number, and the number with which a search begins."""
 
 
-STARTS: tuple[tuple[Callable[[list[Layer], float], Guess], float], ...] = (
-    (_based, 1e4),
-    (_slower, 2.0),
-    (_louder, 1.25),
-)
+def _maker(guess: Guess) -> Make | None:
+    """What makes such a guess with another number; None where it has none."""
+    if guess.kind == "scaling":
+        return _slower if guess.candidate.startswith("linear") else None
+    return {"base": _based, "amplitude": _louder}.get(guess.kind)
 
 
 def _clash(a: Guess, b: Guess) -> bool:
@@ -462,7 +454,7 @@ def _narrow(m: Map, dims: int) -> Map:
     inter = m.found is not None and m.found.layout == "interleaved"
     pairs = torch.stack((2 * t, 2 * t + 1) if inter else (t, t + dims // 2), 1)
     f = base ** (-2 * t.double() / dims)
-    return _exact(m, pairs=pairs, slopes=f * float(_way(m)[0]))
+    return _exact(m, pairs=pairs, slopes=f * float(way(m)[0]))
 
 
 def _coarse(m: Map, dtype: torch.dtype) -> Map:
@@ -495,11 +487,14 @@ def beside_dump(
     loose = max(tolerance, 2e-3)  # a dump is rarely in float64
     search = Search(side, tokens, positions, logits, loose)
     if search.plain.shape != logits.shape:
-        raise Unfit(f"the dump has logits {tuple(logits.shape)} and the model {tuple(search.plain.shape)}")
+        raise Unfit(
+            f"the dump has logits {tuple(logits.shape)} and the model {tuple(search.plain.shape)}: dump "
+            "(B, L, V), a row for each of its tokens"
+        )
     return _told(search, turned, loose, ())
 
 
-def searched(ours: Side, theirs: Side, near: object, n: int, tolerance: float, notes: list[str]) -> Comparison:
+def searched(ours: Side, theirs: Side, near: object, tolerance: float, notes: list[str]) -> Comparison:
     """Two models of which one cannot be looked into."""
     tokens, a, b = near.tokens, near.reference, near.candidate  # type: ignore[attr-defined]
     if deviation(b, a) <= tolerance:
@@ -554,6 +549,3 @@ def _told(search: Search, turned: bool, tolerance: float, notes: tuple[str, ...]
     if search.others:
         said += f" These leave as little: {'; '.join(search.others[:4])}."
     return Comparison(False, True, tuple(out), size, whole_set, notes=(*notes, said))
-
-
-__all__ = ["Found", "Guess", "Search", "beside_dump", "guesses_of", "searched"]

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from posenc.audit.adapters.called import adapt
 from posenc.audit.adapters.copies import Uncopied, copied, module_of
 from posenc.audit.adapters.protocol import Adapter, Refused, Unfit, ask, logits_of
-from posenc.audit.comparison.attention import Attention, Change, Seen, Squares
+from posenc.audit.comparison.attention import Attention, Change, Seen, Squares, spread
 from posenc.audit.comparison.maps import Map, map_of
 from posenc.audit.errors import error_line
 from posenc.audit.silence import quiet
@@ -109,11 +109,9 @@ class Side:
             )
         return out.detach().double()
 
-    def changed(
-        self, tokens: Tensor, positions: Tensor | None, change: Change | None, sharpen: float = 1.0, rows: int = 0
-    ) -> Tensor:
+    def changed(self, tokens: Tensor, positions: Tensor | None, change: Change, rows: int = 0) -> Tensor:
         """Logits with other scores, of `rows` queries and keys; 0 stands for as many as tokens."""
-        with Attention(rows or tokens.shape[1], change, sharpen, keep=False):
+        with Attention(rows or tokens.shape[1], change, keep=False):
             return self.logits(tokens, positions)
 
     def seen(self, tokens: Tensor, positions: Tensor | None = None) -> list[Seen]:
@@ -239,12 +237,7 @@ def _before(after: Tensor, start: Tensor | None) -> Tensor:
 
 def scores_of(seen: Seen) -> tuple[float, Tensor, float, bool]:
     """Scale, bias, cap, and whether these are all."""
-    k = (
-        seen.k
-        if seen.k.shape[1] == seen.q.shape[1]
-        else seen.k.repeat_interleave(seen.q.shape[1] // seen.k.shape[1], 1)
-    )
-    product = seen.q.double() @ k.double().mT
+    product = seen.q.double() @ spread(seen.k, seen.q).double().mT
     scores = seen.scores.double()
     see = scores.isfinite().all(0)
     hidden = torch.zeros(scores.shape[1:], dtype=torch.float64).masked_fill(~scores.isfinite().any(0), -torch.inf)

@@ -15,16 +15,14 @@ from torch import Tensor
 
 from posenc.audit.adapters.protocol import Unfit
 from posenc.audit.identification.given import coarsest
-from posenc.audit.identification.rotation import _paragraphs, _sentence
+from posenc.audit.identification.rotation import paragraphs, sentence
 from posenc.schemes.alibi import alibi_slopes
 from posenc.schemes.t5 import t5_bucket
 
 SMALL = 1e-2  # logits: rounding that hides no bias of a model
 HIDDEN = -1e4  # numbers below it hide a key, as transformers' finfo.min does
 SHORT, LONG = 96, 700  # how far a function is asked: all pairs, and one query with all keys
-
-
-MOST_HEADS = 64
+MOST_HEADS = 64  # tried where a function does not say how many it has
 
 
 @dataclass(frozen=True)
@@ -90,12 +88,12 @@ class FoundBias:
         return out | {"width": self.width}
 
     def __str__(self) -> str:
-        return _paragraphs(self.sentences)
+        return paragraphs(self.sentences)
 
     @property
     def sentences(self) -> tuple[str, ...]:
         """What is printed, before it is broken into lines."""
-        return tuple(_sentence(p) for p in (self._scheme(), self._window(), *self.notes) if p)
+        return tuple(sentence(p) for p in (self._scheme(), self._window(), *self.notes) if p)
 
     def _scheme(self) -> str:
         heads = f"{self.heads} head{'s' * (self.heads > 1)}"

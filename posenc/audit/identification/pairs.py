@@ -22,18 +22,11 @@ class Pairs:
         pairs: (i, j) with i < j, in the order of planes, as far as the pattern goes: which of them turn, angles say.
         layout: "interleaved", "half" or "other".
         words: How they lie, in words.
-        sure: How many of them were seen; the others follow from the pattern.
     """
 
     pairs: tuple[tuple[int, int], ...]
     layout: str
     words: str
-    sure: int
-
-
-def groups(dump: Dump) -> tuple[Tensor, Tensor]:
-    """Different positions (P, A), and for each row the number of its position."""
-    return dump.places
 
 
 def costs(dump: Dump) -> Tensor:
@@ -42,7 +35,7 @@ def costs(dump: Dump) -> Tensor:
     With three vectors at a position, after is regressed on both before, position by position. With fewer, the joint
     energy of a pair has to be constant, whatever the angles are.
     """
-    places, at = groups(dump)
+    places, at = dump.places
     count = torch.bincount(at, minlength=len(places))
     many = (count >= 3).nonzero().flatten()
     left, all_of_it = torch.zeros(()), torch.zeros(())
@@ -107,9 +100,8 @@ def pairs_of(dump: Dump) -> Pairs:
                     ((i, j),),
                     "interleaved" if j == i + 1 else "half",
                     "one pair: with two channels both layouts are one",
-                    1,
                 )
-        raise Unfit(_none_found(dump, e, moved))
+        raise Unfit(_none_found(dump, e))
     return _pattern(found, d)
 
 
@@ -119,17 +111,17 @@ def _pattern(found: list[tuple[int, int]], d: int) -> Pairs:
     if apart == {1} and len({i % 2 for i, _ in found}) == 1:
         start = found[0][0]
         whole = [(i, i + 1) for i in range(start, d - 1, 2)]
-        return Pairs(tuple(whole), "interleaved", "interleaved", len(found))
+        return Pairs(tuple(whole), "interleaved", "interleaved")
     if len(apart) == 1:
         h = apart.pop()
         start = min(found[0][0], d - 2 * h) if 2 * h <= d else found[0][0]
         if found[-1][0] < start + h:
             whole = [(i, i + h) for i in range(start, start + h) if i + h < d]
-            return Pairs(tuple(whole), "half", "half", len(found))
-    return Pairs(tuple(found), "other", _words(found, d), len(found))
+            return Pairs(tuple(whole), "half", "half")
+    return Pairs(tuple(found), "other", _words(found))
 
 
-def _words(found: list[tuple[int, int]], d: int) -> str:
+def _words(found: list[tuple[int, int]]) -> str:
     """How pairs of another pattern lie."""
     apart, sums = {j - i for i, j in found}, {i + j for i, j in found}
     if len(sums) == 1:
@@ -145,9 +137,9 @@ def _words(found: list[tuple[int, int]], d: int) -> str:
     return "no pattern that has a name"
 
 
-def _none_found(dump: Dump, e: Tensor, moved: Tensor) -> str:
+def _none_found(dump: Dump, e: Tensor) -> str:
     """Why no channel has a partner, and what to do."""
-    places, at = groups(dump)
+    places, at = dump.places
     if len(places) < 3 or len(dump.before) < 6:
         return (
             f"{len(dump.before)} vectors at {len(places)} different positions are too few to tell which channels turn "

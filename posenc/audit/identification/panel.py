@@ -15,8 +15,7 @@ import torch
 from torch import Tensor
 
 from posenc._explore.page import escaped, summary
-from posenc._explore.panel import STATIC
-from posenc._extras import extra
+from posenc._explore.panel import Widget
 from posenc.audit.adapters.protocol import Unfit
 from posenc.audit.identification import given
 from posenc.audit.identification.asked import matrix_of, of_arrays
@@ -24,10 +23,6 @@ from posenc.audit.identification.rotation import NAMES, WHO
 from posenc.book.notebook import book_mode
 from posenc.pictures import plot
 from posenc.pictures.views import Lines
-
-with extra("explore"):
-    import anywidget
-    import traitlets
 
 Dump = Sequence[Any] | Tensor | Mapping[str, Any]
 
@@ -133,12 +128,8 @@ def _file(arrays: Mapping[str, Tensor]) -> bytes:
     return out.getvalue()
 
 
-class Identifier(anywidget.AnyWidget):
+class Identifier(Widget):
     """The live panel that `identifier` returns: the front end sends a file, and `identify` answers in the kernel."""
-
-    _esm = STATIC / "widget.js"
-    _css = STATIC / "style.css"
-    _spec = traitlets.Dict().tag(sync=True)
 
     def __init__(self, spec: dict[str, Any]) -> None:
         self._held: dict[str, Tensor] = {}
@@ -170,12 +161,6 @@ class Identifier(anywidget.AnyWidget):
 
     def __repr__(self) -> str:
         return _named(self._spec)
-
-    def _repr_mimebundle_(self, **kwargs: Any) -> Any:
-        bundle = super()._repr_mimebundle_(**kwargs)
-        data, *metadata = bundle if isinstance(bundle, tuple) else (bundle,)
-        data = {**(data or {}), "text/plain": repr(self)}
-        return (data, *metadata) if metadata else data
 
 
 class IdentifierPage:

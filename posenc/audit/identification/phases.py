@@ -10,7 +10,7 @@ from torch import Tensor
 
 from posenc.audit.adapters.protocol import Unfit
 from posenc.audit.identification.given import Dump
-from posenc.audit.identification.pairs import Pairs, groups
+from posenc.audit.identification.pairs import Pairs
 
 WINDOW = 33  # positions, close together, from which a first slope is taken
 
@@ -52,7 +52,7 @@ def phases_of(dump: Dump, pairs: Pairs) -> Phases:
     Raises:
         Unfit: If a pair does not turn rigidly, or positions are too few or too far apart.
     """
-    places, at = groups(dump)
+    places, at = dump.places
     if len(places) < 3:
         raise Unfit(
             f"there are {len(places)} different positions: give 3 or more, better 16, to tell rates from offsets"
@@ -62,7 +62,7 @@ def phases_of(dump: Dump, pairs: Pairs) -> Phases:
     turned = _sums(x.conj() * y, at, len(places))
     size = _sums(x.abs().square(), at, len(places)).real.clamp(min=1e-30)
     z = turned / size  # (P, h)
-    _check_rigid(dump, pairs, x, y, z, at)
+    _check_rigid(pairs, x, y, z, at)
     gain, growth = _gains(z, places)
     angle = z.angle()
     found = [_lines(angle, places[:, a]) for a in range(places.shape[1])]
@@ -83,7 +83,7 @@ def _sums(value: Tensor, at: Tensor, places: int) -> Tensor:
     return out.index_add_(0, at, value.to(torch.complex128))
 
 
-def _check_rigid(dump: Dump, pairs: Pairs, x: Tensor, y: Tensor, z: Tensor, at: Tensor) -> None:
+def _check_rigid(pairs: Pairs, x: Tensor, y: Tensor, z: Tensor, at: Tensor) -> None:
     """Each pair is multiplied by one complex number at each position."""
     left = (y - z[at] * x).abs().square().sum(0) / y.abs().square().sum(0).clamp(min=1e-30)
     if float(left.median()) < 0.02:

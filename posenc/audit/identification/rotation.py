@@ -22,7 +22,8 @@ WHO = {
 }
 """Who has a layout and what they call it, and who has the names the other way round."""
 
-DTYPES = ("float64", "float32", "float16", "bfloat16")
+WIDTH = 88
+"""Of the lines that are printed, in characters."""
 
 
 @dataclass(frozen=True)
@@ -109,12 +110,12 @@ class FoundRotation:
         return {"scheme": "rotation", **out, "aliases": self.aliases}
 
     def __str__(self) -> str:
-        return _paragraphs(self.sentences)
+        return paragraphs(self.sentences)
 
     @property
     def sentences(self) -> tuple[str, ...]:
         """What is printed, before it is broken into lines."""
-        return tuple(_sentence(p) for p in (self._channels(), self._rates(), self._rest(), *self.notes) if p)
+        return tuple(sentence(p) for p in (self._channels(), self._rates(), self._rest(), *self.notes) if p)
 
     def _channels(self) -> str:
         some = [f"({i}, {j})" for i, j in self.pairs[:3]]
@@ -130,7 +131,7 @@ class FoundRotation:
     def _rates(self) -> str:
         base = "Base unknown" if self.base is None else f"Base {_number(self.base)}"
         if self.base is not None and "base" in self.intervals:
-            base += _between(self.base, self.intervals["base"])
+            base += _between(self.intervals["base"])
         said = {
             "none": "no scaling",
             "proportional": f"p-RoPE (proportional): {len(self.pairs)} of {self.rotary_dim // 2} planes turn, with the "
@@ -138,11 +139,11 @@ class FoundRotation:
             "unknown": "a scaling that has no name here",
         }.get(self.scaling, f"{NAMES.get(self.scaling, self.scaling)} scaling")
         if self.factor is not None and self.scaling not in ("none", "unknown") and self.factor != 1:
-            said += f", factor {_number(self.factor)}{_between(self.factor, self.intervals.get('factor'))}"
+            said += f", factor {_number(self.factor)}{_between(self.intervals.get('factor'))}"
         elif self.scaling == "none" and math.isinf(self.intervals.get("factor", (1, 1))[1]):
             said += " in the planes that are seen"
         if self.trained:
-            said += f", length in training {self.trained:,}{_between(self.trained, self.intervals.get('trained'))}"
+            said += f", length in training {self.trained:,}{_between(self.intervals.get('trained'))}"
         if self.alternatives:
             said += f" (or {'; or '.join(self.alternatives)}: the frequencies are the same)"
         ends = f"from {self.frequencies[0]:.4g} to {self.frequencies[-1]:.4g} radians per position"
@@ -185,7 +186,7 @@ def _number(value: float) -> str:
     return f"{value:,.0f}" if value == round(value) and abs(value) < 1e15 else f"{value:,.7g}"
 
 
-def _between(value: float, interval: tuple[float, float] | None) -> str:
+def _between(interval: tuple[float, float] | None) -> str:
     """An interval in words, if it is wider than what a reader would take for exact."""
     if interval is None or interval[1] / max(interval[0], 1e-300) < 1.002:
         return ""
@@ -193,9 +194,11 @@ def _between(value: float, interval: tuple[float, float] | None) -> str:
     return f" (from {interval[0]:,.6g} to {end})"
 
 
-def _paragraphs(parts: Iterable[str], width: int = 88) -> str:
-    return "\n".join(textwrap.fill(_sentence(p), width, subsequent_indent="  ") for p in parts if p)
+def paragraphs(parts: Iterable[str]) -> str:
+    """Each part as a paragraph of lines; an empty one is left out."""
+    return "\n".join(textwrap.fill(sentence(p), WIDTH, subsequent_indent="  ") for p in parts if p)
 
 
-def _sentence(part: str) -> str:
+def sentence(part: str) -> str:
+    """With a capital, and a full stop where no mark ends it."""
     return part[:1].upper() + part[1:] + ("" if part.endswith((".", "?")) else ".")

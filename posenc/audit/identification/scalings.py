@@ -82,10 +82,10 @@ def explained(freq: Tensor, spread: Tensor, dims: int, amplitude: float = 1.0, f
     if (n == 2 and len(freq) == 2) or n > 2 or unseen:
         found = _geometric(f, k, w, dims, t)
         if found is not None:
-            return _hidden(found, n, unseen, dims)
+            return _hidden(found, n, unseen)
     found = _ramp(freq, t, seen, tol, dims, amplitude)
     if found is not None:
-        return _hidden(found, n, unseen, dims)
+        return _hidden(found, n, unseen)
     bound = float(torch.exp((-f[1:] * dims / (2 * k[1:])).min())) if n > 1 else math.inf
     return Scaling(
         "unknown", None, None, None, intervals={"base": (1.0, nice(bound, bound * (1 - 1e-4), bound * (1 + 1e-4)))},
@@ -94,7 +94,7 @@ def explained(freq: Tensor, spread: Tensor, dims: int, amplitude: float = 1.0, f
     )  # fmt: skip
 
 
-def _hidden(found: Scaling, n: int, unseen: int, dims: int) -> Scaling:
+def _hidden(found: Scaling, n: int, unseen: int) -> Scaling:
     """With what planes may hide that turn too slowly to be seen."""
     if not unseen:
         return found
@@ -137,7 +137,7 @@ def _geometric(f: Tensor, k: Tensor, w: Tensor, dims: int, t: Tensor) -> Scaling
     """No scaling, NTK or linear; None if frequencies are no geometric series."""
     a, c, _, dc = _fit(f, k, w, through=0.0)
     if bool(((f + c * k).abs() <= w * 1.5).all()):
-        return _plain(c, dc, dims, t, w)
+        return _plain(c, dc, dims, t)
     a, c, da, dc = _fit(f, k, w)
     if not bool(((f - a + c * k).abs() <= w * 1.5).all()):
         return None
@@ -156,7 +156,7 @@ def _base(c: float, dc: float, dims: int) -> tuple[float, tuple[float, float]]:
     return nice(middle, low, high), (low, high)
 
 
-def _plain(c: float, dc: float, dims: int, t: Tensor, w: Tensor) -> Scaling:
+def _plain(c: float, dc: float, dims: int, t: Tensor) -> Scaling:
     base, interval = _base(c, dc, dims)
     planes = dims // 2
     ideal = base ** (-2 * t / dims)

@@ -14,7 +14,6 @@ from torch import nn
 from posenc._version import __version__
 from posenc.audit.adapters.copies import Uncopied, copied, module_of
 from posenc.audit.adapters.protocol import Unfit
-from posenc.audit.causes.judgement import FOLLOWS
 from posenc.audit.errors import error_line
 from posenc.audit.images.looks import (
     RULES,
@@ -33,7 +32,7 @@ from posenc.audit.images.pictures import Pictures
 from posenc.audit.probe import deviation
 from posenc.audit.report import Report
 from posenc.audit.silence import quiet
-from posenc.audit.verdict import Finding, Verdict
+from posenc.audit.verdict import FOLLOWS, Finding, Verdict
 from posenc.audit.weights import randomise as draw
 
 AXES = ("rows", "columns")
@@ -306,7 +305,10 @@ class _Asked:
                 )
                 continue
             if ours.shape != theirs.shape:
-                raise Unfit(f"the reference returns {tuple(theirs.shape)} and the model {tuple(ours.shape)}")
+                raise Unfit(
+                    f"the reference returns {tuple(theirs.shape)} and the model {tuple(ours.shape)}: give two "
+                    "models that return the same features"
+                )
             sizes[shape] = deviation(ours, theirs)
         if not sizes:
             return Verdict.NOT_APPLICABLE, None, "Neither image is taken by both.", ""

@@ -16,9 +16,10 @@ from torch import Tensor, nn
 
 from posenc.audit.adapters.called import POSITIONS, Called, names_of
 from posenc.audit.adapters.copies import module_of
-from posenc.audit.adapters.pictured import behind
+from posenc.audit.adapters.pictured import BEFORE, behind
 from posenc.audit.adapters.protocol import Refused, Unfit, ask, device_of, logits_of
 from posenc.audit.errors import error_line
+from posenc.audit.images.behind import AXES
 from posenc.audit.images.pictures import takes_images
 from posenc.audit.probe import deviation
 from posenc.audit.silence import quiet
@@ -26,8 +27,6 @@ from posenc.audit.verdict import Finding, Verdict
 from posenc.schemes.grid import mrope_positions
 
 NAME, QUESTION = "image.axes", "time, rows and columns: does each count, and by distance alone?"
-AXES = ("time", "rows", "columns")
-BEFORE = 3  # tokens of text before the picture
 FAINT = 1e-9  # a change of logits in float64 that is rounding; in float32 the tolerance of the audit decides
 LOOK = "which axis of the positions each plane takes, in queries and in keys alike (mrope_section)"
 Change = Callable[[Tensor], Tensor]

@@ -24,7 +24,7 @@ from posenc.configs.engines.known import (
     WHOLE_HEADS,
 )
 from posenc.configs.engines.wanted import Wanted
-from posenc.configs.rotation import Frequencies, Rotation
+from posenc.configs.rotation import Frequencies, Rotation, mscale
 
 STILL = 1e30
 """The divisor of a plane that does not rotate, as the converter writes it for Gemma 4."""
@@ -236,18 +236,14 @@ def _reached(one: Rotation, model: Wanted) -> float:
     arch = architecture(model)
     if below and arch in LOG_MULTIPLIER:
         above = below if arch == "deepseek2" and below != 1.0 else 1.0
-        return _mscale(factor, above) / _mscale(factor, below)
-    return _mscale(factor, 1.0)
+        return mscale(factor, above) / mscale(factor, below)
+    return mscale(factor)
 
 
 def _over(one: Rotation, model: Wanted) -> float:
     """What `rope.scaling.attn_factor` has to be, by which llama.cpp multiplies its own factor."""
     wanted, reached = one.attention_factor, _reached(one, model)
     return 1.0 if math.isclose(wanted, reached, rel_tol=1e-6) else wanted / reached
-
-
-def _mscale(factor: float, weight: float) -> float:
-    return 0.1 * weight * math.log(factor) + 1 if factor > 1 else 1.0
 
 
 def _no_dynamic(one: Rotation, model: Wanted) -> str:

@@ -66,7 +66,7 @@ def transformers4(model: Wanted) -> Form:
             f"transformers 4 has no class for {model.model_type}, which came with version 5: use transformers 5, or "
             "the code that stands beside the weights"
         )
-    new, more = beside(model, "transformers 4", ("rotary_emb_base", "rotary_pct"))
+    new, more = beside(model, "transformers 4")
     return _file(model, "transformers4", new, [*missing, *more], TRIED["transformers4"])
 
 
@@ -127,7 +127,7 @@ def mlx(model: Wanted) -> Form:
     if called in MLX_PARAMETERS:
         new: dict[str, Any] = {"rope_parameters": rope_parameters(model)}
     else:
-        new, more = beside(model, "MLX", ("rotary_emb_base", "rotary_pct"))
+        new, more = beside(model, "MLX")
         missing += more
         if isinstance(new.get("rope_scaling"), dict):
             new["rope_scaling"].setdefault("type", new["rope_scaling"].get("rope_type"))  # it looks for type first
@@ -198,7 +198,7 @@ def _sets(model: Wanted, given: dict[str, Any]) -> list[tuple[Rotation, dict[str
 # What transformers 4 and most classes of mlx-lm read: fields beside each other
 
 
-def beside(model: Wanted, engine: str, old: tuple[str, str]) -> tuple[dict[str, Any], list[str]]:
+def beside(model: Wanted, engine: str) -> tuple[dict[str, Any], list[str]]:
     """`rope_theta`, `rope_scaling` and the share of a head, with what they can't say."""
     named = [*model.kinds] != [""]
     by_layer = bases_by_layer(model.fields)
@@ -235,8 +235,8 @@ def beside(model: Wanted, engine: str, old: tuple[str, str]) -> tuple[dict[str, 
 
 
 def _three(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Phi-3's class in transformers 4 and in mlx-lm refuses more than these fields, and takes the lengths beside "
-    "them."""
+    """Phi-3's class in transformers 4 and in mlx-lm refuses more than these fields, and takes the lengths beside
+    them."""
     if parameters["rope_type"] != "longrope":
         return dict(parameters)
     return {"type": "longrope", "short_factor": parameters["short_factor"], "long_factor": parameters["long_factor"]}
@@ -260,10 +260,8 @@ def _shared(model: Wanted) -> list[str]:
             f"rope_theta is {elsewhere} in attn_config, which transformers 4 and mlx-lm read and version 5 reads "
             "over: write rope_theta beside model_type before you translate the file"
         )
-    for kind in model.kinds:
-        if kind.startswith("layer "):
-            out.append("each layer has its own base, layer_rope_theta, which no engine but the model's own code reads")
-            break
+    if any(kind.startswith("layer ") for kind in model.kinds):
+        out.append("each layer has its own base, layer_rope_theta, which no engine but the model's own code reads")
     return out
 
 

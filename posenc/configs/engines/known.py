@@ -6,10 +6,7 @@ their packages are. What is not in these tables is not known here, and a form sa
 
 from __future__ import annotations
 
-
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
+from posenc.configs.tables import words
 
 VERSIONS = {
     "transformers": "5.23",
@@ -23,7 +20,7 @@ VERSIONS = {
 }
 """The version of each engine that was read."""
 
-SINCE_5: frozenset[str] = _words("""
+SINCE_5: frozenset[str] = words("""
     afmoe axk1 axk2 bailing_hybrid beam cohere2_moe cohere_compass_text cwm deepseek_v32 deepseek_v4 dots3_note
     dots3_note_text esmc eurobert exaone_moe flint gemma4 gemma4_text gemma4_unified gemma4_unified_text glm4_moe_lite
     glm_moe_dsa granite_swa granitemoe_swa gte hrm_text hy_v3 hy_v4 hyperclovax inkling2_text inkling_text internlm3
@@ -37,7 +34,7 @@ SINCE_5: frozenset[str] = _words("""
 OLD_NAMES = {"gpt_neox": ("rotary_emb_base", "rotary_pct")}
 """Where a class of transformers 4 had the base and the share of a head under other names."""
 
-UNSCALED = _words("gptj codegen")
+UNSCALED = words("gptj codegen")
 """Classes of transformers that take `rotary_dim` alone: their base is 10000, and nothing scales it."""
 
 ARCHITECTURES: dict[str, str] = {
@@ -65,35 +62,35 @@ ARCHITECTURES: dict[str, str] = {
 }  # fmt: skip
 """What llama.cpp calls the architecture of a model type (conversion/, `model_arch`)."""
 
-READ_DIVISORS = _words("""
+READ_DIVISORS = words("""
     apertus arcee cogvlm deci exaone exaone-moe exaone4 falcon-h1 gemma4 granite granitehybrid granitemoe llada llama
     llama4 minicpm mistral3 pangu-embed refact step35
 """)
 """Architectures whose loader takes `rope_freqs.weight`, a divisor for each plane (src/models/)."""
 
-READ_LONG_FACTORS = _words("""
+READ_LONG_FACTORS = words("""
     apertus deci granite granitemoe llama minicpm minicpm3 mistral3 pangu-embed phi3 phimoe refact step35
 """)
 """Architectures whose loader takes `rope_factors_long.weight` and `rope_factors_short.weight`."""
 
-READ_LOCAL_BASE = _words("""
+READ_LOCAL_BASE = words("""
     afmoe cohere2 cohere2moe exaone-moe exaone4 gemma2 gemma3 gemma3n gemma4 gpt-oss laguna llama4 mellum mimo2 olmo2
     plamo3 smallthinker step35
 """)
 """Architectures that read `rope.freq_base_swa`."""
 
-READ_RAMP = _words("grok mistral3")
+READ_RAMP = words("grok mistral3")
 """Architectures that read `rope.scaling.yarn_beta_fast` and its siblings, though the converter writes them for all."""
 
-WHOLE_ROPE_POSITIONS = _words("""
+WHOLE_ROPE_POSITIONS = words("""
     qwen3_5 qwen3_5_text qwen3_5_moe qwen3_5_moe_text qwen3_vl_text qwen3_vl_moe_text qwen4_exp qwen4_exp_text
 """)
 """Model types with `mrope_section` whose classes in vLLM keep the trained length as it is (`positions_factor=1`)."""
 
-WHOLE_HEADS = _words("llama deci falcon")
+WHOLE_HEADS = words("llama deci falcon")
 """Architectures that refuse a `rope.dimension_count` below the size of a head (src/llama-model.cpp)."""
 
-LOG_MULTIPLIER = _words("deepseek2 deepseek32 mistral3")
+LOG_MULTIPLIER = words("deepseek2 deepseek32 mistral3")
 """Architectures that read `rope.scaling.yarn_log_multiplier`, made of `mscale_all_dim`."""
 
 MLX_CALLED = {
@@ -105,7 +102,7 @@ MLX_CALLED = {
 """Model types that a class of another name serves in mlx-lm: its `MODEL_REMAPPING`, and classes that build on
 others."""
 
-MLX_SCALES = _words("""
+MLX_SCALES = words("""
     afmoe apertus bailing_hybrid bailing_moe bailing_moe_linear bitnet deepseek_v2 deepseek_v3 deepseek_v32 dots1
     exaone exaone4 exaone_moe falcon_h1 gemma3_text gemma4_text glm4_moe_lite glm_moe_dsa gpt_oss granite
     granitemoe granitemoehybrid internlm2 internlm3 iquestloopcoder laguna llama llama4 longcat_flash mellum mimo
@@ -114,7 +111,7 @@ MLX_SCALES = _words("""
 """)
 """Classes of mlx-lm that hand `rope_scaling`, or `rope_parameters`, to `initialize_rope`."""
 
-MLX_PLAIN = _words("""
+MLX_PLAIN = words("""
     afm7 baichuan_m1 cohere cohere2 dbrx deepseek ernie4_5 ernie4_5_moe gemma gemma2 gemma3n glm glm4 glm4_moe
     gpt_neox gptj helium hunyuan hunyuan_v1_dense Klear lfm2 lfm2_moe llama4_text mimo_v2_flash minimax mistral4
     mixtral nemotron olmo olmo_hybrid openelm phi phi3small phixtral plamo plamo2 plamo3 qwen qwen2_moe qwen3_moe
@@ -122,12 +119,12 @@ MLX_PLAIN = _words("""
 """)
 """Classes of mlx-lm that rotate by the base alone, whatever `rope_scaling` says."""
 
-MLX_PARAMETERS = _words("""
+MLX_PARAMETERS = words("""
     exaone_moe gemma4_text glm_moe_dsa laguna lfm2 lfm2_moe mellum ministral3 mistral4 olmo_hybrid qwen3_5
 """)
 """Classes of mlx-lm that read `rope_parameters`, as transformers 5 has them."""
 
-MLX_SHARES = _words("""
+MLX_SHARES = words("""
     bailing_hybrid bailing_moe bailing_moe_linear gemma4_text glm4 glm4_moe glm4_moe_lite gpt_neox gptj laguna
     mimo_v2_flash minimax nemotron phi phi3 phixtral qwen3_5 qwen3_next stablelm step3p5
 """)

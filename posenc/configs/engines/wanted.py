@@ -48,11 +48,6 @@ class Wanted:
         return [each for each in self.reading.rotations.values() if each is not None]
 
     @property
-    def own_share(self) -> bool:
-        """Whether `rotary_dim` says what rotates, which a class reads in place of a share."""
-        return self.fields.get("rotary_dim") is not None and reads_rotary_dim(self.fields)
-
-    @property
     def old_fields(self) -> list[str]:
         """Fields of the file that say how it rotates and that rope parameters replace."""
         by_layer = [field for field, _ in (bases_by_layer(self.fields) or {}).values()]

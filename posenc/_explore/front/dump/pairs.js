@@ -5,7 +5,7 @@ import { Unfit, even, largest, least, range } from "./numbers.js";
 
 /** @import { Dump } from "./given.js" */
 
-/** @typedef {{ pairs: [number, number][], layout: string, words: string, sure: number }} Pairs */
+/** @typedef {{ pairs: [number, number][], layout: string, words: string }} Pairs */
 
 const SURE = 9; // how many times better (in squares) a partner must be than the next
 const PLACES = 12; // positions that are enough to find partners
@@ -132,7 +132,7 @@ export function pairsOf(dump) {
     const [i, j] = moving;
     if (e[i * d + j] < 0.05) {
       const words = "one pair: with two channels both layouts are one";
-      return { pairs: [[i, j]], layout: j === i + 1 ? "interleaved" : "half", words, sure: 1 };
+      return { pairs: [[i, j]], layout: j === i + 1 ? "interleaved" : "half", words };
     }
   }
   throw new Unfit(noneFound(dump, e));
@@ -141,24 +141,23 @@ export function pairsOf(dump) {
 /** The layout of pairs that were seen, continued to the end of its block or of the head. @type {(found: [number, number][], d: number) => Pairs} */
 function pattern(found, d) {
   const apart = new Set(found.map(([i, j]) => j - i));
-  const sure = found.length;
   if (apart.size === 1 && apart.has(1) && new Set(found.map(([i]) => i % 2)).size === 1) {
     /** @type {[number, number][]} */
     const whole = [];
     for (let i = found[0][0]; i < d - 1; i += 2) whole.push([i, i + 1]);
-    return { pairs: whole, layout: "interleaved", words: "interleaved", sure };
+    return { pairs: whole, layout: "interleaved", words: "interleaved" };
   }
   if (apart.size === 1) {
     const [h] = apart;
     const start = 2 * h <= d ? Math.min(found[0][0], d - 2 * h) : found[0][0];
-    if (found[sure - 1][0] < start + h) {
+    if (found[found.length - 1][0] < start + h) {
       /** @type {[number, number][]} */
       const whole = [];
       for (let i = start; i < start + h; i++) if (i + h < d) whole.push([i, i + h]);
-      return { pairs: whole, layout: "half", words: "half", sure };
+      return { pairs: whole, layout: "half", words: "half" };
     }
   }
-  return { pairs: found, layout: "other", words: words(found), sure };
+  return { pairs: found, layout: "other", words: words(found) };
 }
 
 /** How pairs of another pattern lie. @param {[number, number][]} found */

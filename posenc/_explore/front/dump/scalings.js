@@ -243,7 +243,7 @@ function namedRamp(ramp) {
 }
 
 /** A usual length within an interval, or its middle. @type {(low: number, high: number) => number} */
-export function usualLength(low, high) {
+function usualLength(low, high) {
   const inside = TRAINED.filter((n) => low * (1 - 1e-9) <= n && n <= high * (1 + 1e-9));
   const middle = (low * high) ** 0.5;
   if (!inside.length) return even(middle);

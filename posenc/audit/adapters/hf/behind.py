@@ -12,11 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from posenc.audit.adapters.hf.adapter import State, TransformersAdapter
-from posenc.audit.adapters.pictured import behind
+from posenc.audit.adapters.pictured import BEFORE, behind
 from posenc.audit.adapters.protocol import Refused, Unfit, logits_of
-
-BEFORE = 3  # tokens of text before the picture
-AXES = ("time", "rows", "columns")
 
 
 @dataclass
@@ -59,7 +56,7 @@ class Behind(TransformersAdapter):
             raise Unfit(f"vision_config.patch_size is {patch!r}: a picture is made of squares, by one whole number")
         token = getattr(config, f"{self.kind}_token_id", None)
         if not isinstance(token, int):
-            raise Unfit(f"the configuration has no {self.kind}_token_id")
+            raise Unfit(f"the configuration has no {self.kind}_token_id: add the token that stands for the {self.kind}")
         self.token, self.size = token, (t, h // self.merge, w // self.merge)
         around = [getattr(config, f"vision_{end}_token_id", None) for end in ("start", "end")]
         start, end = ([each] if isinstance(each, int) and each < self._tokens() else [] for each in around)

@@ -272,7 +272,9 @@ def read(folder: str | os.PathLike[str]) -> dict[str, Any]:
     except RecursionError:
         raise CannotBuild(f"{path} is nested too deeply to be a configuration") from None
     if not isinstance(data, dict):
-        raise CannotBuild(f"{path} holds {type(data).__name__}, not an object of JSON")
+        raise CannotBuild(
+            f'{path} holds {type(data).__name__}, not an object of JSON: write one, such as {{"model_type": "llama"}}'
+        )
     return trusted(data)
 
 
@@ -490,7 +492,7 @@ class _Subject:
     """The class that is asked for."""
 
 
-def _subject(what: Any, architecture: str = "") -> _Subject:
+def _subject(what: Any, architecture: str) -> _Subject:
     notes: tuple[str, ...] = ()
     if hasattr(what, "to_dict"):  # a configuration of transformers
         data = trusted(what.to_dict())
@@ -563,7 +565,7 @@ def _class(data: Mapping[str, Any], where: str) -> Any:
     """The class of a configuration, by its `model_type`."""
     name = data.get("model_type")
     if not isinstance(name, str) or not name:
-        raise CannotBuild(f"{where} has no model_type, so its class is unknown")
+        raise CannotBuild(f'{where} has no model_type, so its class is unknown: add it, such as "llama"')
     mapping = _config_mapping()
     if name not in mapping:
         raise CannotBuild(_unknown(name))
