@@ -176,15 +176,16 @@ random: built $(VENV)/.test
 	@$(PYTEST) -p randomly $(if $(SEED),--randomly-seed=$(SEED)) tests
 
 # The package with the oldest versions that pyproject.toml promises, in an environment apart. What compares the package
-# with other libraries, builds the book, looks at its form or at what examples print is for the pinned versions.
-PINNED := book build conformance constraints evidence examples explore explore_book explore_hands explore_kernel explore_live explore_views export kept launch make notebook notebooks press rosetta \
-          scheme search structure wheel whole
+# with other libraries, exports, builds the book, looks at its form or at what examples print is for the pinned versions.
+PINNED := book build conformance constraints dump dump_page evidence examples explore explore_book explore_hands \
+          explore_kernel explore_live explore_views export kept launch learn learn_page make notebook notebooks play \
+          play_page press rosetta scheme search steady structure wheel whole
 LOWEST := $(filter-out $(PINNED:%=tests/test_%.py),$(wildcard tests/test_*.py))
 lowest:
 	@$(PYTHON) -m venv _build/lowest
 	@_build/lowest/bin/python -m pip install --quiet --constraint constraints-lowest.txt \
 	  $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) \
-	  torch numpy anywidget ipywidgets matplotlib safetensors filelock tqdm pytest hypothesis pyyaml syrupy
+	  torch numpy anywidget ipywidgets latex2mathml matplotlib safetensors filelock tqdm pytest hypothesis pyyaml syrupy
 	@PYTHONPATH="$(CURDIR):$(CURDIR)/evidence" _build/lowest/bin/python -m pytest -p no:cacheprovider $(LOWEST)
 
 # What Binder and Colab install, in environments apart, and every chapter in them. Colab's installs what is committed here.

@@ -1,7 +1,7 @@
-"""Three decoders in plain torch, a page each, as people write them: a GPT, a Llama and T5's decoder.
+"""Three decoders in plain torch, a page each, as people write them: a GPT, a Llama and T5's decoder; and an encoder.
 
-Each has forward and a cache by hand (`step`, `reorder`, `crop`), in small methods, so that a test can plant a mistake
-by overriding one.
+Each decoder has forward and a cache by hand (`step`, `reorder`, `crop`), in small methods, so that a test can plant a
+mistake by overriding one.
 """
 
 from __future__ import annotations
@@ -207,7 +207,7 @@ class T5(Decoder):
 
 
 class Encoder(nn.Module):
-    """Every token sees all others: sines are added, and torch's own layers do the rest."""
+    """Every token sees all others: a learned table is added, and torch's own layers do the rest."""
 
     def __init__(self, vocabulary: int = 99, width: int = 64) -> None:
         super().__init__()

@@ -21,6 +21,7 @@ from posenc import (
     sliding_window,
 )  # fmt: skip
 from posenc.schemes.scaling import dynamic_ntk
+from tests.helpers import close
 
 BATCH, HEADS, DIM, LENGTH = 2, 2, 8, 10
 POS = torch.arange(LENGTH)
@@ -38,10 +39,6 @@ def make(name: str) -> Encoding:
 
 def draw(kv_heads: int = HEADS) -> tuple[Tensor, Tensor, Tensor]:
     return tuple(torch.randn(BATCH, h, LENGTH, DIM, dtype=torch.float64) for h in (HEADS, kv_heads, kv_heads))
-
-
-def close(found: Tensor, expected: Tensor, atol: float = 1e-12) -> None:
-    torch.testing.assert_close(found, expected, rtol=0, atol=atol)
 
 
 @every

@@ -20,7 +20,6 @@ from posenc.schemes.alibi import alibi_slopes
 from posenc.schemes.presets import PRESETS, preset
 from posenc.schemes.scaling import yarn_attention_factor
 
-AUDIT = Path(posenc.__file__).parent / "audit"
 LLAMA = {
     "model_type": "llama", "hidden_size": 4096, "num_attention_heads": 32, "num_key_value_heads": 8,
     "num_hidden_layers": 32, "max_position_embeddings": 131_072, "rope_theta": 500_000.0, "torch_dtype": "bfloat16",

@@ -191,7 +191,7 @@ class TurnedTwice(Llama):
 
     def block(self, n: int, x: Tensor, pos: Tensor, kpos: Tensor, see: Tensor, state: State, new: State) -> Tensor:
         if state["k"][n] is not None:
-            state = {**state, "k": [None if k is None else self.turn(k, state["pos"]) for k in state["k"]]}
+            state = {**state, "k": [self.turn(k, state["pos"]) for k in state["k"]]}
         return super().block(n, x, pos, kpos, see, state, new)
 
 

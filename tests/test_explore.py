@@ -295,8 +295,7 @@ def test_a_share_of_the_way_is_a_value_of_the_slider(low, span, step, share):
 
 def test_text_is_the_same_in_every_run():
     panels = [explore(turned, Plane(), Readout(), **TURNED) for _ in range(2)]
-    texts = [panel._repr_mimebundle_() for panel in panels]
-    texts = [(t[0] if isinstance(t, tuple) else t)["text/plain"] for t in texts]
+    texts = [panel._repr_mimebundle_()[0]["text/plain"] for panel in panels]  # beside it is metadata
     assert texts == ["explore turned(angle=0.5, sign=plus, twice=False) as Plane, Readout"] * 2
 
 

@@ -22,11 +22,9 @@ FUNCTION = 20  # lines of the function to copy
 LEAD = 45  # words of the paragraph that stays of a folded section
 HIDDEN = {"hide-input", "hide-cell", "remove-input", "remove-cell"}
 CHAPTERS = {path.stem: path for path in sorted(normalise.CHAPTERS.glob("*.ipynb"))}
-#: Still in the form of the first edition.
-LATER: set[str] = set()
-NEW = sorted(set(CHAPTERS) - LATER - {"index"})
-#: Chapters of a scheme that has no formula of its own, or is told in another chapter.
-OWN = sorted((set(SCHEMES) & set(CHAPTERS)) - LATER)
+NAMES = sorted(set(CHAPTERS) - {"index"})
+#: Chapters of one scheme, which have its function to copy.
+OWN = sorted(set(SCHEMES) & set(CHAPTERS))
 
 
 @dataclass
@@ -77,28 +75,28 @@ def minutes(name: str) -> float:
     return total
 
 
-@pytest.mark.parametrize("name", NEW)
+@pytest.mark.parametrize("name", NAMES)
 def test_a_chapter_is_read_in_three_quarters_of_an_hour(name: str) -> None:
     assert minutes(name) <= MINUTES, (
         f"{name}: fold what few readers need into sections with {{.depth}} or {{.practice}}"
     )
 
 
-@pytest.mark.parametrize("name", NEW)
+@pytest.mark.parametrize("name", NAMES)
 def test_code_that_is_open_fits_the_column(name: str) -> None:
     shown = [cell.source for cell in read(name) if cell.kind == "code" and not cell.tags & HIDDEN]
     wide = [line for source in shown for line in source.splitlines() if len(line) > COLUMN]
     assert not wide, f"chapters/{name}.ipynb: break lines of more than {COLUMN} characters, or hide the cell: {wide}"
 
 
-@pytest.mark.parametrize("name", NEW)
+@pytest.mark.parametrize("name", NAMES)
 def test_what_is_printed_fits_the_column(name: str) -> None:
     shown = [cell.printed for cell in read(name) if not cell.tags & {"remove-cell", "remove-output"}]
     wide = [line for text in shown for line in text.splitlines() if len(line) > COLUMN]
     assert not wide, f"chapters/{name}.ipynb prints lines of more than {COLUMN} characters; show a Table: {wide}"
 
 
-@pytest.mark.parametrize("name", NEW)
+@pytest.mark.parametrize("name", NAMES)
 def test_a_folded_section_says_first_what_is_in_it(name: str) -> None:
     text = "\n\n".join(cell.source if cell.kind == "markdown" else "CODE" for cell in read(name))
     for fold in re.finditer(r"^\{\.(?:depth|practice)\}\n(#+ .*)\n\s*(.*(?:\n.+)*)", text, re.M):
@@ -108,7 +106,7 @@ def test_a_folded_section_says_first_what_is_in_it(name: str) -> None:
         assert len(lead.split()) <= LEAD, f"{fold[1]}: {len(lead.split())} words before the fold, of {LEAD} at most"
 
 
-@pytest.mark.parametrize("name", NEW)
+@pytest.mark.parametrize("name", NAMES)
 def test_it_ends_in_five_lines_and_exercises(name: str) -> None:
     titles = re.findall(r"^## (.*)$", "\n".join(cell.source for cell in read(name) if cell.kind == "markdown"), re.M)
     assert titles[-2:] == ["In five lines", "Exercises"], f"chapters/{name}.ipynb ends in {titles[-2:]}"
@@ -132,7 +130,7 @@ def test_the_first_minute_has_the_function_to_copy_which_equals_the_package(name
     )
 
 
-@pytest.mark.parametrize("name", NEW)
+@pytest.mark.parametrize("name", NAMES)
 def test_a_claim_has_a_source_and_a_verdict(name: str) -> None:
     text = "\n".join(cell.source for cell in read(name) if cell.kind == "markdown")
     for claim in re.finditer(r"^:::+\{admonition\} (Claim.*)\n:class: claim\n((?:.*\n)*?):::", text, re.M):
@@ -155,7 +153,7 @@ def test_the_ways_through_the_book_count_their_minutes() -> None:
 def test_a_caption_is_words_and_no_markdown(name: str) -> None:
     """A panel shows its caption as it is, asterisks and backticks with it."""
     text = "\n".join(cell.source for cell in read(name) if cell.kind == "code")
-    for call in re.finditer(r"\b(?:caption|title)=((?:\s*f?\"(?:[^\"\\]|\\.)*\")+)", text):
+    for call in re.finditer(r"\b(?:caption|title)=\(?((?:\s*f?\"(?:[^\"\\]|\\.)*\")+)", text):
         assert not re.search(r"(?<!\w)\*[A-Za-z][^*]*\*|`", call[1]), f"chapters/{name}.ipynb: {call[1]}"
 
 

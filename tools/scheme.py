@@ -20,12 +20,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import nbformat
+import normalise
+
+from posenc.pictures.plot import ROLES
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "tests"))
-import normalise  # noqa: E402
-
-from posenc.pictures.plot import ROLES  # noqa: E402
 
 UNWRITTEN = "as yet unwritten"
 ALIKE = 0.11  # OKLab: schemes nearer to each other look alike in a picture; there is room for four schemes more
