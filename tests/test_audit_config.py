@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 import torch
 
-import posenc
 from posenc.audit.config import Reading, Rotation, published, published_table, read_config
 from posenc.configs import tables
 from posenc.configs.rotation import SCALINGS, first_negative, plain
