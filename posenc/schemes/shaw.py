@@ -14,7 +14,7 @@ from posenc._require import require_positions, require_size
 
 
 def shaw_label(offset: Tensor, clip: int) -> Tensor:
-    """Offsets up to clip have a label each; all beyond share the last on their side.
+    """Offsets below clip have a label each; clip and beyond share one on their side.
 
     Args:
         offset: j - i, key minus query, an integer tensor of any shape.
