@@ -35,9 +35,9 @@ ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking",
              "--disable-sync", "--no-first-run",
              "--js-flags=--liftoff-only --wasm-lazy-compilation"]  # fmt: skip  # each page compiles the runtime anew
 DESK = {"width": 1280, "height": 900}
-#: The pages that `make test` looks at; `make pages` looks at the others. Among them are the first page, a scheme whose
-#: models learn, a page of the reference and of code.
-DAILY = ("chapters/index", "chapters/shaw", "chapters/api_audit", "search", "_modules/posenc/schemes/rope")
+#: The pages that `make test` looks at; `make pages` looks at the others. Among them are the first page, one whose
+#: models learn, a page of code.
+DAILY = ("chapters/index", "chapters/race", "search", "_modules/posenc/schemes/rope")
 TRACES = ROOT / "_build/traces"
 TRACING = bool(os.environ.get("CI"))
 FAILED = pytest.StashKey[bool]()

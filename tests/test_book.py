@@ -44,7 +44,7 @@ CONTENTS = contents()
 CHAPTERS = [page for page in CONTENTS if (ROOT / f"{page}.ipynb").exists()]
 PAGES = [*CONTENTS, "search", "genindex", "_modules/posenc/schemes/rope"]
 FONTS = sorted((ROOT / "chapters/assets/fonts").glob("*.woff2"))
-SAMPLES = ["chapters/index", "chapters/shaw", "search", "_modules/posenc/schemes/rope"]
+SAMPLES = ["chapters/index", "chapters/race", "search", "_modules/posenc/schemes/rope"]
 
 
 # ---- files -----------------------------------------------------------------------------------------------------------

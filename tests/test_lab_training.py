@@ -289,6 +289,7 @@ def test_a_result_stays_when_only_its_weights_are_needed_again(corpus, tmp_path)
     assert same(load_file(weights), before)
 
 
+@pytest.mark.pages
 def test_jobs_share_a_sweep(folder, capfd):
     places = ["--corpus", str(folder / "text"), "--out", str(folder / "out"), "--work", str(folder / "work")]
     sweep_it = ["sweep", "--experiment", "distance", "--preset", "smoke", "--seeds", "1", "--device", "cpu", "--quiet"]
@@ -375,6 +376,7 @@ def test_a_killed_process_loses_nothing(folder, capsys):
     assert same(*(load_file(folder / work / "smoke/alibi-0.safetensors") for work in ("killed", "whole")))
 
 
+@pytest.mark.pages
 def test_two_processes_train_what_one_does(folder, monkeypatch):
     monkeypatch.setattr(training, "BATCHES", BATCHES)  # as in processes of their own
     places = ["--corpus", folder / "text", "--out", folder / "out", "--preset", "smoke", "--device", "cpu", "--quiet"]

@@ -250,7 +250,7 @@ def test_there_are_no_others_and_panels_have_pictures(built: Path) -> None:
     assert panels > len(STEMS) and shown > panels / 2
 
 
-@pytest.mark.parametrize("stem", ["refresher", "index"])
+@pytest.mark.parametrize("stem", ["refresher", pytest.param("index", marks=pytest.mark.pages)])
 def test_a_live_notebook_runs(built: Path, stem: str) -> None:
     notebook = nbformat.read(built / f"{stem}.ipynb", as_version=4)
     NotebookClient(

@@ -406,6 +406,7 @@ def test_compiled_without_a_graph_break_it_is_the_same(layout, backend):
         )
 
 
+@pytest.mark.pages
 @pytest.mark.skipif(" " in torch.__file__, reason="inductor hands the compiler torch's folder without quotes")
 @pytest.mark.filterwarnings("ignore")  # what inductor warns of while it looks for compilers is not ours
 def test_compiled_by_inductor_it_is_the_same_and_so_is_its_gradient(device):

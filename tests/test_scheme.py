@@ -80,6 +80,7 @@ def test_a_refusal_is_one_line_and_writes_nothing(tree: Path) -> None:
     assert state(tree) == before
 
 
+@pytest.mark.pages
 def test_a_new_scheme_is_whole_when_all_skeletons_are_filled(tree: Path) -> None:
     before = state(tree)
     done = make(tree, "two_sided", "--title", "KERPLE")

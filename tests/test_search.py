@@ -320,7 +320,7 @@ QUESTIONS: dict[str, str] = {
     "gemma 3 local global base": "scaling#published-models",
     "convert meta checkpoint to huggingface": "layouts#two-permutes-that-everybody-meets",
     "dynamic ntk stale keys": "scaling#dynamic-scaling-and-keys-that-go-stale",
-    "Ollama": "layouts#which-switch-to-set rosetta#rotations-in-other-programs",
+    "Ollama": "scaling#the-same-numbers-for-every-engine rosetta#rotations-in-other-programs",
     "gibberish long context": "bugs#a-key-that-moved symptoms#good-for-100-tokens-garbage-at-4-000",
 }
 
