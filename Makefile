@@ -51,7 +51,7 @@ help:
 	@echo "                the exercises as two PDFs, without solutions and with them; ONLY=\"rope alibi\" takes these chapters"
 	@echo "make serve      serve the built book on http://localhost:$(PORT)"
 	@echo "make test       run the tests: units, some pages of the book in a browser, and what its notebooks computed"
-	@echo "make pages      look at every other page in a browser and at panels in JupyterLab; the longest tests (six minutes)"
+	@echo "make pages      look at every other page in a browser and at panels in JupyterLab; the longest tests (five minutes)"
 	@echo "make quick      run the tests of the package that take least (a minute and a half)"
 	@echo "make nbval      run the notebooks as a reader does and compare every stored output; make nbval-plain does so"
 	@echo "                as on a processor without vector instructions, with two threads"
