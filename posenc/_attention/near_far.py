@@ -92,22 +92,17 @@ def _near(
     q, k, v = (_blocks(x, size, count) for x in (q, k, v))  # (B, H, n, size, …)
     k, v = (_neighbours(x, causal) for x in (k, v))  # (B, H, n, 2 or 3 sizes, …)
     wide = torch.promote_types(q.dtype, torch.float32)
-    i = torch.arange(size, device=q.device)
-    j = (
-        torch.arange(k.shape[3], device=q.device) - size
-    )  # counted from the block's first query
-    offset = j - i[:, None]
-    seen = (offset > -reach) & ((offset <= 0) if causal else (offset < reach))
-    key = torch.arange(count, device=q.device)[:, None] * size + j
+    index, seen = _places(reach, causal, size, size, k.shape[3], q.device)
+    first = torch.arange(count, device=q.device)[:, None] * size
+    key = first - size + torch.arange(k.shape[3], device=q.device)
     inside = (key >= 0) & (key < length)  # (n, keys)
-    index = (offset + reach).clamp(0, 2 * reach)  # (size, keys)
     bias = split.bias.to(wide)
     if bias.shape[2] == 1:
         bias = bias[..., index]  # (B or 1, H, 1, size, keys)
     else:
         by_offset = _blocks(bias, size, count)
         bias = by_offset.gather(-1, index.expand(*by_offset.shape[:3], *index.shape))
-    query = torch.arange(count, device=q.device)[:, None] * size + i
+    query = first + torch.arange(size, device=q.device)
     hidden = (
         ~(seen & inside[:, None]) & (query < length)[..., None]
     )  # what fills the last block may see anything
@@ -178,13 +173,25 @@ def _band(
 
     The first query is `ahead` of the first key.
     """
-    i, j = (torch.arange(n, device=bias.device) for n in (queries, keys))
-    offset = j - ahead - i[:, None]
-    index = (offset + reach).clamp(0, 2 * reach)
-    seen = (offset > -reach) & ((offset <= 0) if causal else (offset < reach))
+    index, seen = _places(reach, causal, queries, ahead, keys, bias.device)
     rows = bias.expand(*bias.shape[:-2], queries, bias.shape[-1])
     bias = rows.gather(-1, index.expand(*bias.shape[:-2], *index.shape))
     return bias.masked_fill(~seen, -torch.inf)
+
+
+def _places(
+    reach: int,
+    causal: bool,
+    queries: int,
+    ahead: int,
+    keys: int,
+    device: torch.device,
+) -> tuple[Tensor, Tensor]:
+    """Of each query and key, the number of their offset in a bias, and whether the key is near: (queries, keys)."""
+    i, j = (torch.arange(n, device=device) for n in (queries, keys))
+    offset = j - ahead - i[:, None]
+    seen = (offset > -reach) & ((offset <= 0) if causal else (offset < reach))
+    return (offset + reach).clamp(0, 2 * reach), seen
 
 
 def _blocks(x: Tensor, size: int, count: int) -> Tensor:
