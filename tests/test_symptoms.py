@@ -139,3 +139,18 @@ def test_the_first_token_that_differs_says_where_to_look() -> None:
     assert first_that_differs(planted.OtherBase) == 1
     assert first_that_differs(planted.TwoConventions) == 1
     assert first_that_differs(Windowed) == 8
+
+
+def test_first_aid_finds_the_same_token(capsys: pytest.CaptureFixture[str]) -> None:
+    """The function to copy, on models with the weights of another one."""
+    torch.manual_seed(0)
+    right = Llama()
+    found: dict[str, Any] = {"torch": torch}
+    exec(re.findall(r"^```python\n(.*?)^```$", PAGE, re.M | re.S)[0], found)
+    tokens = torch.arange(1, 65)[None] % 50
+    for kind, first in ((Llama, None), (planted.OtherBase, 1), (planted.TwoConventions, 1), (Windowed, 8)):
+        mine = kind()
+        mine.load_state_dict(right.state_dict(), strict=False)
+        with torch.no_grad():
+            assert found["first_that_differs"](*(model(tokens)[0] for model in (mine, right))) == first
+    assert "token 8: off by" in capsys.readouterr().out
