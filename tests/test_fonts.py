@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
+from fontTools.ttLib import TTFont
 
 ROOT = Path(__file__).parents[1]
 FONTS = ROOT / "chapters/assets/fonts"
@@ -46,7 +47,5 @@ def letters() -> str:
 
 @pytest.mark.parametrize("name", ["serif", "serif-italic", "sans", "code"])
 def test_they_have_the_letters_of_the_book(name: str) -> None:
-    fonts = pytest.importorskip("fontTools.ttLib")
-    pytest.importorskip("brotli")
-    has = {c for part in ("", "-greek") for c in fonts.TTFont(FONTS / f"{name}{part}.woff2").getBestCmap()}
+    has = {c for part in ("", "-greek") for c in TTFont(FONTS / f"{name}{part}.woff2").getBestCmap()}
     assert [c for c in letters() if ord(c) not in has] == []
