@@ -11,12 +11,14 @@ from types import ModuleType, SimpleNamespace
 
 import nbformat
 import pytest
+import yaml
 from docutils import nodes
 from docutils.utils import new_document
 from nbformat.v4 import new_code_cell, new_notebook
 
 from tests import browser
 
+ROOT = Path(__file__).resolve().parents[1]
 
 @pytest.fixture(scope="module")
 def extension() -> ModuleType:

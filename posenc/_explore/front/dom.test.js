@@ -23,13 +23,39 @@ test("what was not compressed stays as it is", async () => {
   assert.equal(await unpacked(bytes), bytes);
 });
 
-test("others have their turn while much is unpacked", async () => {
+test("much is unpacked in pieces, and others have their turn in between", async (context) => {
   let turns = 0;
-  const count = () => void (turns++, timer = setImmediate(count));
   let timer = setImmediate(count);
+  function count() {
+    turns++;
+    timer = setImmediate(count);
+  }
+  /** @type {[number, number][]} */
+  const written = []; // how much, and in which turn
+  const Whole = DecompressionStream;
+  class Watched {
+    /** @param {"gzip"} kind */
+    constructor(kind) {
+      const inner = new Whole(kind);
+      const writer = inner.writable.getWriter();
+      this.readable = inner.readable;
+      this.writable = new WritableStream({
+        write(piece) {
+          written.push([piece.length, turns]);
+          return writer.write(piece);
+        },
+        close: () => writer.close(),
+      });
+    }
+  }
+  globalThis.DecompressionStream = /** @type {any} */ (Watched);
+  context.after(() => {
+    globalThis.DecompressionStream = Whole;
+  });
   await unpacked(new Uint8Array(gzipSync(noise(1_500_000))));
   clearImmediate(timer);
-  assert.ok(turns >= 5, `${turns} turns`); // one for each piece but the last
+  assert.equal(written.length, 6);
+  assert.ok(written.every(([bytes, turn], n) => bytes <= 1 << 18 && (n === 0 || turn > written[n - 1][1])), String(written));
 });
 
 test("what is cut off or damaged is refused", async () => {
