@@ -106,7 +106,7 @@ PARTS = ("startup.js", "core.js", "input/tex.js", "output/chtml.js", "output/cht
 
 
 def mathjax(app: Sphinx) -> None:
-    """Copy the part of MathJax that the pages use: 1.5 MB, of which a page loads some 0.2 MB, compressed.
+    """Copy the part of MathJax that the pages use: 1.6 MB, of which a page loads some 0.2 MB, compressed.
 
     It is 3.2.2, the last of version 3: Sphinx 7, which jupyter-book 1 needs, writes settings for versions 2 and 3 only.
     """
