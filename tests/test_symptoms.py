@@ -180,4 +180,4 @@ def test_first_aid_prints_what_the_page_shows(capsys: pytest.CaptureFixture[str]
         with torch.no_grad():
             found["first_that_differs"](*(model(tokens)[0] for model in (mine, right)))
     wrong, repaired = capsys.readouterr().out.strip().rsplit("\n", 1)
-    assert f"\n```\n{wrong}\n```\n" in PAGE and f"`{repaired}`" in PAGE
+    assert f"\n```text\n{wrong}\n```\n" in PAGE and f"`{repaired}`" in PAGE
