@@ -154,3 +154,30 @@ def test_first_aid_finds_the_same_token(capsys: pytest.CaptureFixture[str]) -> N
         with torch.no_grad():
             assert found["first_that_differs"](*(model(tokens)[0] for model in (mine, right))) == first
     assert "token 8: off by" in capsys.readouterr().out
+
+
+def test_first_aid_counts_a_number_that_is_none() -> None:
+    """NaN compares as neither larger nor smaller, and is a difference."""
+    found: dict[str, Any] = {"torch": torch}
+    exec(re.findall(r"^```python\n(.*?)^```$", PAGE, re.M | re.S)[0], found)
+    right = torch.randn(64, 50, generator=torch.Generator().manual_seed(0))
+    mine = right.clone()
+    mine[5:, 7] = torch.nan
+    assert found["first_that_differs"](mine, right) == 5
+    assert found["first_that_differs"](mine, mine) == 0  # the size is none either, and nothing is known to agree
+    assert found["first_that_differs"](right, right) is None
+
+
+def test_first_aid_prints_what_the_page_shows(capsys: pytest.CaptureFixture[str]) -> None:
+    """A file's base of 500,000 that a program doesn't read, and the same with the base passed on."""
+    found: dict[str, Any] = {"torch": torch}
+    exec(re.findall(r"^```python\n(.*?)^```$", PAGE, re.M | re.S)[0], found)
+    torch.manual_seed(0)
+    right, tokens = planted.OtherBase(), torch.arange(1, 65)[None] % 50
+    for kind in (Llama, planted.OtherBase):
+        mine = kind()
+        mine.load_state_dict(right.state_dict())
+        with torch.no_grad():
+            found["first_that_differs"](*(model(tokens)[0] for model in (mine, right)))
+    wrong, repaired = capsys.readouterr().out.strip().rsplit("\n", 1)
+    assert f"\n```text\n{wrong}\n```\n" in PAGE and f"`{repaired}`" in PAGE
