@@ -573,6 +573,24 @@ def test_the_colours_of_the_notation_reach_the_formulas(book: Path, open_page: O
         assert colours != {opened.page.locator("body").evaluate("e => getComputedStyle(e).color")}
 
 
+def test_what_is_wider_than_its_column_is_a_stop_of_the_tab_key_wherever_it_is(book: Path, open_page: Open) -> None:
+    page = open_page(address(book.as_uri(), "chapters/race"), viewport=PHONE).page
+    stops = """() => {
+      const boxes = [...document.querySelectorAll("div.highlight pre, div.cell_output pre, div.math")];
+      const wide = boxes.filter(box => box.scrollWidth > box.clientWidth + 1);
+      return [wide.length, wide.filter(box => box.tabIndex !== 0).length, boxes.length - wide.length,
+              boxes.filter(box => !wide.includes(box) && box.tabIndex === 0).length];
+    }"""
+    page.wait_for_function(f"({stops})()[1] === 0")
+    page.add_style_tag(content="div.highlight pre { font-size: 3px !important; }")
+    page.evaluate("dispatchEvent(new Event('resize'))")
+    page.wait_for_function(f"({stops})()[3] === 0")
+    wide, missed, narrow, idle = page.evaluate(stops)
+    assert narrow and not missed and not idle
+    page.set_viewport_size({"width": 240, "height": 800})
+    page.wait_for_function(f"({stops})()[0] > {wide} && ({stops})()[1] === 0")
+
+
 def test_a_new_reader_gets_the_system_s_light_or_dark(book: Path, open_page: Open) -> None:
     for theme in ("light", "dark"):
         opened = open_page(address(book.as_uri(), "search"), color_scheme=theme)

@@ -11,12 +11,14 @@ from types import ModuleType, SimpleNamespace
 
 import nbformat
 import pytest
+import yaml
 from docutils import nodes
 from docutils.utils import new_document
 from nbformat.v4 import new_code_cell, new_notebook
 
 from tests import browser
 
+ROOT = Path(__file__).resolve().parents[1]
 
 @pytest.fixture(scope="module")
 def extension() -> ModuleType:
@@ -210,6 +212,29 @@ def test_a_build_with_faults_is_not_taken_for_done(
         )
         extension.finish(app, error)
         assert pickle.exists() == kept
+
+
+def test_the_theme_measures_no_scrolling(extension: ModuleType, tmp_path: Path) -> None:
+    """It would lay out a whole chapter at once. A later version may do so in other words, and is not passed over."""
+    script = tmp_path / "theme.js"
+    kept = '(()=>{function I(){e.scrollWidth>e.clientWidth}z()'
+    script.write_text(kept + ',"complete"===document.readyState?I():window.addEventListener("load",I)})();\n')
+    for _ in range(2):
+        extension.without_stops(script)
+        assert script.read_text() == kept + "})();\n"
+    script.write_text('window.addEventListener("load",()=>{a.scrollWidth})')
+    with pytest.raises(extension.ExtensionError, match="STOPS"):
+        extension.without_stops(script)
+    script.write_text("nothing")
+    for path in (script, tmp_path / "none.js"):
+        extension.without_stops(path)
+
+
+def test_mathjax_is_copied_in_the_parts_that_a_page_asks_for(extension: ModuleType) -> None:
+    config = yaml.safe_load((ROOT / "_config.yml").read_text(encoding="utf-8"))["sphinx"]["config"]
+    asked = [f"{name}.js" for name in config["mathjax3_config"]["loader"]["load"] if not name.startswith("[")]
+    assert config["mathjax_path"] == "mathjax/startup.js"
+    assert {"startup.js", *asked, "output/chtml/fonts/tex.js"} == set(extension.PARTS)  # the last is asked for by chtml
 
 
 def test_pages_of_what_is_gone_do_not_stay(extension: ModuleType, tmp_path: Path) -> None:

@@ -88,6 +88,7 @@ def any_size_pays(monkeypatch):
 def blocks_are_short(monkeypatch):
     """So that a short text has several, and the last of them is not full; and heads are taken in unequal groups."""
     monkeypatch.setattr(by_distance, "BLOCK", 16)
+    monkeypatch.setattr(near_far, "BLOCK", 16)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
 
 
@@ -264,6 +265,20 @@ def test_autocast_rounds_no_distance(taken):
     with torch.autocast("cpu", torch.bfloat16):
         assert torch.equal(attention(q, k, v, xl, Span(0, LENGTH)), expected)
     assert taken == ["by_distance", "by_distance"]
+
+
+@pytest.mark.parametrize("encoding", [T5Bias(HEADS, 8, 10), Shaw(DIM, 4)])
+def test_autocast_rounds_neither_near_keys_nor_their_gradients(encoding, taken):
+    inputs = [x.float().requires_grad_() for x in draw()]
+    wanted = [*inputs, *encoding.parameters()]
+
+    def gradients(rounded: bool) -> tuple[Tensor, ...]:
+        with torch.autocast("cpu", torch.bfloat16, enabled=rounded):
+            z = attention(*inputs, encoding, Span(0, LENGTH))
+        return torch.autograd.grad(z.square().sum(), wanted)
+
+    assert all(torch.equal(*pair) for pair in zip(gradients(False), gradients(True), strict=True))
+    assert taken == ["near_far", "near_far"]
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])

@@ -101,19 +101,24 @@ def restyled(app: Sphinx, env: Any, added: set[str], changed: set[str], removed:
     return set() if same else set(env.found_docs)
 
 
+PARTS = ("startup.js", "core.js", "input/tex.js", "output/chtml.js", "output/chtml/fonts/tex.js", "a11y/assistive-mml.js")
+"""Of MathJax, what each page loads; `loader` in _config.yml names the same."""
+
+
 def mathjax(app: Sphinx) -> None:
-    """Copy the part of MathJax that the pages use: 1.9 MB, of which a page loads about a third, compressed.
+    """Copy the part of MathJax that the pages use: 1.6 MB, of which a page loads some 0.2 MB, compressed.
 
     It is 3.2.2, the last of version 3: Sphinx 7, which jupyter-book 1 needs, writes settings for versions 2 and 3 only.
     """
     if app.builder.format != "html":
         return
-    (Path(app.outdir) / ICONS).unlink(missing_ok=True)  # Sphinx is about to copy the theme's own
+    for name in (ICONS, THEME):  # Sphinx is about to copy the theme's own
+        (Path(app.outdir) / name).unlink(missing_ok=True)
     source, target = ROOT / "node_modules/mathjax/es5", Path(app.outdir) / "_static/mathjax"
     if not source.is_dir():
         raise ExtensionError("MathJax is not there: run `python hatch_build.py`, which fetches it, and build again")
     fonts, extensions = "output/chtml/fonts/woff-v2", "input/tex/extensions"
-    names = ["tex-chtml.js", *(f"{fonts}/{path.name}" for path in (source / fonts).glob("*.woff"))]
+    names = [*PARTS, *(f"{fonts}/{path.name}" for path in (source / fonts).glob("*.woff"))]
     (target / fonts).mkdir(parents=True, exist_ok=True)
     shutil.copyfile(source.parent / "LICENSE", target / "LICENSE")
     names += [f"{extensions}/{path.name}" for path in (source / extensions).glob("*.js") if path.stem != "all-packages"]
@@ -304,6 +309,10 @@ def site(app: Sphinx) -> None:
 
 
 ICONS = "_static/scripts/fontawesome.js"
+THEME = "_static/scripts/pydata-sphinx-theme.js"
+STOPS = re.compile(r',"complete"===document\.readyState\?(\w+)\(\):window\.addEventListener\("load",\1\)(?=\}\)\(\);)')
+"""How the theme's script ends: it measures all that may scroll, also what isn't laid out yet, at once and again after
+each change of the page. That holds a long chapter up for a tenth of a second each time. book.js does it bit by bit."""
 ENTRANCE = """<!doctype html>
 <html lang="en">
 <meta charset="utf-8">
@@ -339,6 +348,17 @@ MOVED = {"frontier": ("deployed", "Positions in models that ship, and in papers:
 """Chapters that have another address now, by their old stem: the new one, and what a reader is told."""
 
 
+def without_stops(script: Path) -> None:
+    """Takes the measuring of what scrolls out of the theme's script."""
+    if not script.is_file():  # another theme
+        return
+    text, count = STOPS.subn("", script.read_text(encoding="utf-8"))
+    if count:
+        script.write_text(text, encoding="utf-8")
+    elif "scrollWidth" in text and '"load"' in text:
+        raise ExtensionError(f"{script.name} measures what scrolls in another way now: `STOPS` in book.py has to follow")
+
+
 def finish(app: Sphinx, exception: Exception | None) -> None:
     """An entrance at the top of the site; and the theme's icon script (1.5 MB) makes room, book.css draws the icons."""
     faults = (app.warningiserror or app.keep_going) and app._warncount  # -W --keep-going sets the latter only
@@ -359,6 +379,7 @@ def finish(app: Sphinx, exception: Exception | None) -> None:
     else:
         (out / "404.html").unlink(missing_ok=True)
     (out / ICONS).write_text("/* The icons are in book.css. */\n", encoding="utf-8")
+    without_stops(out / THEME)
     modules = {"index", *(name.replace(".", "/") for name in getattr(app.env, "_viewcode_modules", ()))}
     for folder, known in (("chapters", app.env.found_docs), ("_modules", {f"_modules/{name}" for name in modules})):
         for path in (out / folder).rglob("*.html"):  # of a chapter or a module that is gone, or has another name

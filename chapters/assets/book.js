@@ -25,13 +25,16 @@ function firstPanel() {
   if (!panel || panel.classList.contains("pe-live") || panel.getBoundingClientRect().top > innerHeight) return Promise.resolve();
   return new Promise(done => { panel.addEventListener("pe-drawn", done, { once: true }); setTimeout(done, 3000); });
 }
-/* A few at a time, with room for the reader's hand in between: all at once takes a long page half a second. */
-const FEW = 12; // formulas
+/* What takes long is done bit by bit, with room for the reader's hand in between: half a second at once is felt. */
+const BIT = 20; // milliseconds
+const rest = () => new Promise(rested => setTimeout(rested));
 async function typesetAll() {
   const formulas = [...document.querySelectorAll(".math")];
-  for (let first = 0; first < formulas.length; first += FEW) {
-    await MathJax.typesetPromise(formulas.slice(first, first + FEW));
-    await new Promise(rested => setTimeout(rested));
+  for (let first = 0, few = 2; first < formulas.length;) {
+    const start = performance.now(), some = formulas.slice(first, first += few);
+    await MathJax.typesetPromise(some);
+    few = Math.max(1, Math.min(16, 2 * few, Math.round(few * BIT / (performance.now() - start))));
+    await rest();
   }
 }
 /* As TeX a formula is wider than it will be: until all are set, those at the top keep the room that they will take. */
@@ -54,14 +57,24 @@ addEventListener("afterprint", () => {
   document.querySelectorAll("details[data-shut]").forEach(answer => { answer.open = false; delete answer.dataset.shut; });
 });
 
-/* What is wider than its column scrolls; only then it is a stop for the Tab key. */
-const scrollers = "div.highlight pre, div.cell_output pre, div.pe-table, div.pst-scrollable-table-container, div.math, mjx-container[display]";
-function reach() {
-  const boxes = [...document.querySelectorAll(scrollers)], wide = boxes.map(box => box.scrollWidth > box.clientWidth + 1);
-  boxes.forEach((box, i) => { // after all are measured: each change would cost the next one a layout
-    if (wide[i]) box.tabIndex = 0;
-    else if (box.tabIndex === 0) box.removeAttribute("tabindex");
-  });
+/* What is wider than its column scrolls; only then it is a stop for the Tab key. To measure what isn't shown yet, a
+   browser lays it out. */
+const scrollers = "div.highlight pre, div.cell_output pre, div.cell_output > .output, div.pe-table, div.pst-scrollable-table-container, div.math, mjx-container[display]";
+let reached = 0;
+async function reach() {
+  const boxes = [...document.querySelectorAll(scrollers)], turn = ++reached;
+  for (let first = 0, next = 0; first < boxes.length; first = next) {
+    const start = performance.now(), wide = [];
+    do wide.push(boxes[next].scrollWidth > boxes[next].clientWidth + 1);
+    while (++next < boxes.length && performance.now() - start < BIT);
+    wide.forEach((is, i) => { // after some are measured: each change would cost the next one a layout
+      const box = boxes[first + i];
+      if (is) box.tabIndex = 0;
+      else if (box.tabIndex === 0) box.removeAttribute("tabindex");
+    });
+    await rest();
+    if (turn !== reached) return; // the page has changed, and a later turn measures anew
+  }
 }
 addEventListener("load", () => {
   setTimeout(reach, 0);

@@ -102,9 +102,9 @@ def _without_matrix(
         return None
     if not dropout and (z := _by_distance(q, k, v, encoding, plan, scale)) is not None:
         return z
-    if (wide := encoding.widen(q, k, plan, scale)) is not None and _wide_pays(
-        q, wide[0]
-    ):
+    with without_autocast(q):
+        wide = encoding.widen(q, k, plan, scale)
+    if wide is not None and _wide_pays(q, wide[0]):
         return _fused(*wide, v, plan, scale, dropout)
     return None if dropout else _near_far(q, k, v, encoding, plan, scale)
 
@@ -203,10 +203,11 @@ def _near_far(
         or in_transform(q)
     ):
         return None
-    split = encoding.split(q, plan)
-    if split is None or q.shape[2] < 4 * split.reach or split.reach < 1:
-        return None
-    return near_far(q, per_head(k, q), per_head(v, q), split, plan.causal, scale)
+    with without_autocast(q):
+        split = encoding.split(q, plan)
+        if split is None or q.shape[2] < 4 * split.reach or split.reach < 1:
+            return None
+        return near_far(q, per_head(k, q), per_head(v, q), split, plan.causal, scale)
 
 
 def _bias(q: Tensor, k: Tensor, encoding: Encoding, plan: Plan) -> Tensor:

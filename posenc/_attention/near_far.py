@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 from torch.nn.functional import pad
 
 from posenc._attention.encoding import Split
@@ -93,31 +94,82 @@ def _near(
     k, v = (_neighbours(x, causal) for x in (k, v))  # (B, H, n, 2 or 3 sizes, …)
     wide = torch.promote_types(q.dtype, torch.float32)
     index, seen = _places(reach, causal, size, size, k.shape[3], q.device)
-    first = torch.arange(count, device=q.device)[:, None] * size
-    key = first - size + torch.arange(k.shape[3], device=q.device)
-    inside = (key >= 0) & (key < length)  # (n, keys)
     bias = split.bias.to(wide)
     if bias.shape[2] == 1:
         bias = bias[..., index]  # (B or 1, H, 1, size, keys)
     else:
         by_offset = _blocks(bias, size, count)
         bias = by_offset.gather(-1, index.expand(*by_offset.shape[:3], *index.shape))
-    query = first + torch.arange(size, device=q.device)
-    hidden = (
-        ~(seen & inside[:, None]) & (query < length)[..., None]
-    )  # what fills the last block may see anything
-    bias = bias.masked_fill(hidden, -torch.inf)
-    score = (q.to(wide) * scale) @ k.to(wide).mT + bias
-    weight = score.softmax(-1)
-    top, at = score.max(-1, keepdim=True)
-    lse = (top - weight.gather(-1, at).log())[..., 0]
-    z = weight @ v.to(wide)
-    if split.values is not None:
-        by_offset = weight.new_zeros(*weight.shape[:4], 2 * reach + 1)
-        by_offset = by_offset.scatter_add(-1, index.expand(weight.shape), weight)
-        rows = split.values.to(wide)
-        z = z + by_offset @ (rows if rows.ndim == 2 else rows[:, None])
+    bias = bias.masked_fill(~seen, -torch.inf)
+    rows = None if split.values is None else split.values.to(wide)
+    rows = rows if rows is None or rows.ndim == 2 else rows[:, None]
+    vectors = q.to(wide) * scale, k.to(wide), v.to(wide)
+    z, lse = _Near.apply(*vectors, bias, rows, index, length, causal)
     return z.flatten(2, 3)[:, :, :length], lse.flatten(2, 3)[:, :, :length]
+
+
+class _Near(torch.autograd.Function):
+    """Attention inside blocks, and its log-sum-exp: each pass of the gradient over all pairs is made once, in place.
+
+    With weights α, dα_ij = dz_i · (v_j + r_ij), and ds_ij = α_ij (dα_ij - dz_i · z_i + dlse_i).
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        bias: Tensor,
+        rows: Tensor | None,
+        index: Tensor,
+        length: int,
+        causal: bool,
+    ) -> tuple[Tensor, Tensor]:
+        score = (q @ k.mT).add_(bias)
+        _hide_outside(score, length, causal)
+        weight = score.softmax(-1)
+        lse = score.amax(-1) - weight.amax(-1).log()
+        z = weight @ v
+        if rows is not None:
+            by_offset = weight.new_zeros(*weight.shape[:4], rows.shape[-2])
+            by_offset.scatter_add_(-1, index.expand(weight.shape), weight)
+            z += by_offset @ rows
+        ctx.save_for_backward(q, k, v, rows, index, weight, z)
+        ctx.shape = bias.shape
+        return z, lse
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, dz: Tensor, dlse: Tensor) -> Any:
+        q, k, v, rows, index, weight, z = ctx.saved_tensors
+        change, drows = dz @ v.mT, None
+        if rows is not None:
+            change += (dz @ rows.mT).gather(-1, index.expand(weight.shape))
+            by_offset = weight.new_zeros(*weight.shape[:4], rows.shape[-2])
+            by_offset.scatter_add_(-1, index.expand(weight.shape), weight)
+            drows = (by_offset.mT @ dz).sum_to_size(rows.shape)
+        change -= ((dz * z).sum(-1) - dlse)[..., None]
+        change *= weight  # is ds now
+        return (
+            change @ k,
+            change.mT @ q,
+            weight.mT @ dz,
+            change.sum_to_size(ctx.shape),
+            drows,
+            None,
+            None,
+            None,
+        )
+
+
+def _hide_outside(score: Tensor, length: int, causal: bool) -> None:
+    """No text has the keys before its first block, and after its last token. What fills the last block sees itself."""
+    count, size = score.shape[2:4]
+    score[:, :, 0, :, :size] = -torch.inf
+    for n in () if causal else range(max(0, count - 2), count):
+        first = n * size
+        score[:, :, n, : length - first, length - first + size :] = -torch.inf
 
 
 def _near_by_kernel(
@@ -260,8 +312,9 @@ class _Merged(torch.autograd.Function):
         biases, values = rest[2 * count : 3 * count], rest[3 * count :]
         own = shares[0, ..., None] * grads[0]
         dnear, dlse = own, (own * (near - merged)).sum(-1)
-        dq, dk = torch.zeros_like(merged), torch.zeros_like(merged)
-        dbiases, dvalues = [], [torch.zeros_like(merged) for _ in values]
+        dbiases = []
+        # Of q, of k and of each kind of values, from either side.
+        found: list[list[Tensor]] = [[] for _ in range(2 + len(values))]
         for side in range(count):
             z, lse = rest[2 * side : 2 * side + 2]
             own = shares[side + 1, ..., None] * grads[0]
@@ -274,22 +327,12 @@ class _Merged(torch.autograd.Function):
                 _keys(side, reach, values[n]),
             )
             own, whole = (_queries(side, reach, x).to(q.dtype) for x in (own, merged))
-            found = lse_backward(own, *inputs, whole, lse, ctx.scale)
-            dq = dq + _rows(side, reach, found[0])
-            dk = dk + _columns(side, reach, found[1])
-            dvalues[n] = dvalues[n] + _columns(side, reach, found[2])
-        dvalues = [dv.to(k.dtype) for dv in dvalues]
-        return (
-            dnear,
-            dlse,
-            dq.to(q.dtype),
-            dk.to(k.dtype),
-            None,
-            None,
-            None,
-            *dbiases,
-            *dvalues,
-        )
+            dq, dk, dv = lse_backward(own, *inputs, whole, lse, ctx.scale)
+            found[0].append(_rows(side, reach, dq))
+            found[1].append(_columns(side, reach, dk))
+            found[2 + n].append(_columns(side, reach, dv))
+        dq, dk, *dvalues = (sum(x[1:], x[0]).to(q.dtype) for x in found)
+        return dnear, dlse, dq, dk, None, None, None, *dbiases, *dvalues
 
 
 # A side is 0 for keys before the reach, or 1 for those after it. There both are turned about, so that row i of the

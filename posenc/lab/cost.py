@@ -7,7 +7,9 @@ scheme may be computed in several ways:
 - `mask`: its bias is written out in each call, and torch's fused kernel reads it;
 - `kept mask`: the same with a mask that was made before;
 - `dense`: all scores are stored;
-- `flex`: the bias is a function in torch's kernel, on a GPU.
+- `flex`: the bias is a function in torch's kernel, on a GPU;
+- `subnormal`: as `fused`, on a CPU that keeps numbers below 2^-126. ALiBi's weights of far keys are such
+  numbers, and some processors are slow with them. Everywhere else they are taken for 0.
 """
 
 import json
@@ -148,6 +150,17 @@ def cost(
         the others round by round, and peaks of memory in `bytes`; or None if the minutes ended before round 6, and then
         the same call goes on.
     """
+    torch.set_flush_denormal(True)
+    try:
+        return _cost(preset, device, rounds, minutes, part, sizes, shortest, progress)
+    finally:
+        torch.set_flush_denormal(False)
+
+
+def _cost(
+    preset: str, device: str, rounds: int, minutes: float | None, part: str | os.PathLike[str], sizes: Sizes | None,
+    shortest: float, progress: bool,
+) -> Result | None:  # fmt: skip
     kind = "cuda" if device.startswith("cuda") else "cpu"
     sizes = sizes or SIZES[kind]
     dtype = torch.bfloat16 if kind == "cuda" else torch.float32
@@ -275,7 +288,7 @@ def _peer(what: str, way: str) -> tuple[str, str, str]:
         return what, "copy", "of q and k"
     if what.startswith("factor"):
         return what, "nope", "stored"
-    return what, "nope", "fused" if way in ("mask", "kept mask") else way
+    return what, "nope", "fused" if way in ("mask", "kept mask", "subnormal") else way
 
 
 def _calls(sizes: Sizes, device: str, dtype: torch.dtype) -> Iterator[tuple[str, Call]]:
@@ -293,6 +306,12 @@ def _calls(sizes: Sizes, device: str, dtype: torch.dtype) -> Iterator[tuple[str,
         yield _name(f"pass {length}", "alibi", "kept mask"), _read_only(made["alibi"], drawn, plan)
     for name, way in ways:
         yield _name(f"training {length}", name, way), _training(made[name], way, drawn, plan)
+    if not gpu:
+        yield _name(f"pass {length}", "alibi", "subnormal"), _subnormal(_pass(made["alibi"], "fused", drawn, plan))
+        yield (
+            _name(f"training {length}", "alibi", "subnormal"),
+            _subnormal(_training(made["alibi"], "fused", drawn, plan)),
+        )
     for name in ALONE:
         yield _name(f"token {sizes.cached}", name, "fused"), _token(made[name], sizes, device, dtype)
     yield from _rotations(sizes, device, dtype)
@@ -344,6 +363,19 @@ def _training(encoding: Encoding, way: str, drawn: Tensor, plan: Plan) -> Call:
 
     def call() -> Any:
         return torch.autograd.grad(attention(q, k, v, encoding, plan, backend=BACKEND[way]).sum(), wanted)
+
+    return call
+
+
+def _subnormal(inner: Call) -> Call:
+    """The same with numbers below 2^-126 as they are."""
+
+    def call() -> Any:
+        torch.set_flush_denormal(False)
+        try:
+            return inner()
+        finally:
+            torch.set_flush_denormal(True)
 
     return call
 

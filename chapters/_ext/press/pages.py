@@ -156,10 +156,16 @@ def local(link: str) -> bool:
 
 
 @cache
-def macros() -> dict[str, str | list[Any]]:
-    """The book's own commands of TeX, from `_config.yml`."""
+def mathjax() -> dict[str, Any]:
+    """What the pages tell MathJax, from `_config.yml`."""
     config = yaml.safe_load((ROOT / "_config.yml").read_text(encoding="utf-8"))
-    found: dict[str, str | list[Any]] = config["sphinx"]["config"]["mathjax3_config"]["tex"]["macros"]
+    found: dict[str, Any] = config["sphinx"]["config"]["mathjax3_config"]
+    return found
+
+
+def macros() -> dict[str, str | list[Any]]:
+    """The book's own commands of TeX."""
+    found: dict[str, str | list[Any]] = mathjax()["tex"]["macros"]
     return found
 
 

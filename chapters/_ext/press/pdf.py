@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from press.cover import code
-from press.pages import Page, macros
+from press.pages import Page, mathjax
 from press.sheets import BARE, PAGED, Link, Sheet, headings
 
 if TYPE_CHECKING:
@@ -102,15 +102,15 @@ def sheet_html(made: Sheet, targets: Iterable[str], out: Path, title: str) -> st
     """
     body = made.body.replace(f'href="{NOWHERE}{made.name}#', 'href="#').replace('href="#"', 'href="#top"')
     links = "".join(f'<a href="#{html.escape(target)}">.</a>' for target in sorted({"top", *targets}))
-    settings = {"tex": {"packages": {"[+]": ["html"]}, "macros": macros()}, "loader": {"load": ["[tex]/html"]},
-                "options": {"enableMenu": False, "processHtmlClass": "math", "ignoreHtmlClass": ".*"}}  # fmt: skip
+    options = {"enableMenu": False, "processHtmlClass": "math", "ignoreHtmlClass": ".*"}
+    settings = mathjax() | {"options": options}
     static = (out / "_static").resolve().as_uri()
     return (
         '<!doctype html><html lang="en" data-theme="light"><head><meta charset="utf-8">'
         f'<title>{html.escape(title)}</title><link rel="stylesheet" href="{static}/pygments.css">{fonts(out)}'
         f'<link rel="stylesheet" href="{(HERE / "paper.css").resolve().as_uri()}">'
         f"<script>window.MathJax = {json.dumps(settings)};</script>"
-        f'<script src="{static}/mathjax/tex-chtml.js"></script></head>'
+        f'<script src="{static}/mathjax/startup.js"></script></head>'
         f'<body id="top"><div class="pe-targets" aria-hidden="true">{links}</div><main>{body}</main></body></html>'
     )
 
@@ -154,7 +154,7 @@ def print_with(browser: Browser, files: list[Path]) -> None:
         page.set_default_timeout(PATIENCE)
         page.goto(file.as_uri(), wait_until="load")
         page.emulate_media(media="print")
-        if "tex-chtml" in file.read_text(encoding="utf-8"):
+        if "window.MathJax" in file.read_text(encoding="utf-8"):
             page.wait_for_function(SET)
             page.evaluate(SAY)
         page.evaluate(FIT)

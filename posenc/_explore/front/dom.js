@@ -109,9 +109,29 @@ export function decode(base64) {
  */
 export async function unpacked(bytes) {
   if (bytes[0] !== 0x1f || bytes[1] !== 0x8b) return bytes;
-  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
-  return new Uint8Array(await new Response(stream).arrayBuffer());
+  const { readable, writable } = new DecompressionStream("gzip");
+  const found = new Response(readable).arrayBuffer();
+  found.catch(() => {}); // until it is waited for
+  const writer = writable.getWriter();
+  try {
+    for (let at = 0; at < bytes.length; at += PIECE) {
+      await writer.write(bytes.subarray(at, at + PIECE));
+      if (at + PIECE < bytes.length) await rest();
+    }
+    await writer.close();
+  } catch {} // what is read says the same
+  return new Uint8Array(await found);
 }
+
+const PIECE = 1 << 18; // bytes that are unpacked at once: more would hold the page up
+
+/** Lets what waits come first, such as the reader's hand; sooner than a timer would go on. */
+const rest = () =>
+  new Promise((resolve) => {
+    const { port1, port2 } = new MessageChannel();
+    port1.onmessage = () => resolve(port1.close());
+    port2.postMessage(null);
+  });
 
 /** @type {CanvasRenderingContext2D} */
 let context;
