@@ -288,7 +288,7 @@ QUESTIONS: dict[str, str] = {
     "mscale": "scaling#how-to-write-it-in-a-configuration",
     "Gemma 3 rope_local_base_freq": "scaling#how-to-write-it-in-a-configuration scaling#published-models "
     "deployed#what-to-write-and-how-to-test-it",
-    "merge LoRA": "layouts#what-has-to-move layouts#in-five-lines",
+    "merge LoRA": "layouts#what-has-to-move layouts#the-list-matrices-gains-scales-caches layouts#in-five-lines",
     "encoder today": "choosing#learn-from-both-sides-an-encoder",
     "CI test": "bugs#on-your-own-code api_audit# api_audit#api-the-audit api#the-audit precision#two-tests",
     # ---- and thirty more

@@ -202,3 +202,14 @@ def test_the_picture_names_all_that_the_layers_name() -> None:
     drawn = (ROOT / ".github/architecture.svg").read_text(encoding="utf-8")
     words = set(re.findall(r"\w+", " ".join(re.findall(r'<text class="name"[^>]*>([^<]*)', drawn))))
     assert set(re.findall(r"\w+", re.sub(r"\([^)]*\)", "", " ".join(layers)))) <= words
+
+
+def test_the_page_of_checks_quotes_what_is_there() -> None:
+    page, rope = (ROOT / "chapters/checks.md").read_text("utf-8"), (ROOT / "posenc/schemes/rope.py").read_text("utf-8")
+    before = re.findall(r"^-( {4,}\S.*)$", page, re.M)
+    assert len(before) == 2 and all(f"\n{line}\n" in rope for line in before)
+    *_, (_, made, _, missed, _) = json.loads((ROOT / "chapters/checked/mutants.json").read_text("utf-8"))["rows"]
+    assert f"Of {int(made):,} such mistakes" in page and f"all but {missed}." in page
+    tests = (ROOT / "tests/test_rope.py").read_text("utf-8")
+    named = re.findall(r"`(test_\w+)`", page)
+    assert len(named) == 3 and all(f"def {name}(" in tests for name in named)
