@@ -131,7 +131,7 @@ chromium:
 	@for name in chromium chromium-browser google-chrome; do command -v $$name >/dev/null 2>&1 && exit 0; done; \
 	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then \
 	  echo "installing Chromium"; \
-	  apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium >/dev/null || \
+	  apt-get update -qq; DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium >/dev/null || \
 	    echo "apt could not install chromium: the browser tests will be skipped" >&2; \
 	else \
 	  echo "There is no Chromium, so the browser tests will be skipped. To run them, install it" >&2; \
