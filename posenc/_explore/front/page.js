@@ -92,15 +92,20 @@ function mainThread({ wasm }) {
 
 let warm = false; // the page's own thread can compute at once
 let warming = false;
+/** Until a reader who only reads takes something in hand. @type {Promise<unknown>} */
+const stirred = new Promise((resolve) => {
+  for (const kind of ["pointermove", "pointerdown", "keydown"]) addEventListener(kind, resolve, { once: true, passive: true, capture: true });
+});
 
 /**
- * Make the runtime of the page's own thread while nobody waits for it. By then the worker has compiled what a first run
- * needs. A browser shares that, so the page isn't held up for half a second.
- * @type {(loaded: Loaded, key: string, graph: Uint8Array) => void}
+ * Make the runtime of the page's own thread once the reader stirs, while nobody waits for it. By then the worker has compiled
+ * what a first run needs. A browser shares that, so the page isn't held up for half a second.
+ * @type {(loaded: Loaded, key: string, graph: Uint8Array) => Promise<void>}
  */
-function prepare(loaded, key, graph) {
+async function prepare(loaded, key, graph) {
   if (warming) return;
   warming = true;
+  await stirred;
   const soon = globalThis.requestIdleCallback ?? setTimeout; // Safari has no idle callbacks
   soon(() => void mainThread(loaded).prepare(key, graph).catch(() => {}).then(() => (warm = true)));
 }
@@ -147,7 +152,7 @@ function engine(spec, id) {
     if ((pace.away || !warm) && !forbidden) {
       try {
         const found = await worker(loaded)(...call);
-        prepare(loaded, call[0], call[1]);
+        void prepare(loaded, call[0], call[1]);
         return found;
       } catch (error) {
         if (!(error instanceof NoWorker) && error.name !== "SecurityError") throw error;
