@@ -33,8 +33,8 @@ def claims(page: str) -> dict[str, Any]:
     Returns:
         "constants" of the rules, and "claims". Each claim has "number", "scheme" (or "any"), "statement", "source",
         "verdict", "reason" (the condition, or what was found, in words), "intervals" (each with "estimate", "low",
-        "high", and "unit" or ""), "anchor" (where on the page the test is) and "rule": "by" training or running, the
-        "expression" that decides, and the "code" of the functions that it calls.
+        "high", and "unit" or ""), "anchor" (where on the page the test is) and "rule": "by" training, running,
+        timing or nothing yet, the "expression" that decides, and the "code" of the functions that it calls.
 
     Raises:
         LookupError: If the page has no table of verdicts, or a verdict is none of the four.
@@ -42,7 +42,7 @@ def claims(page: str) -> dict[str, Any]:
     tree = article(page)
     rules, found = Rules(tree), []
     for row, fails in rows(tree):
-        number, scheme, statement, source, *_, last = row.find_all("td")
+        number, scheme, statement, source, *by, last = row.find_all("td")
         said, reason, link = "does not hold", spaced(last), number.find("a")
         if not fails:
             marked = last.find("em")
@@ -50,6 +50,9 @@ def claims(page: str) -> dict[str, Any]:
             reason = reason.partition(said)[2].lstrip(": ") if said else ""
         if said not in VERDICTS or not isinstance(link, Tag):
             raise LookupError(f"claim {spaced(number)} has no verdict that is one of {', '.join(VERDICTS)}, or no link")
+        rule = rules.of(spaced(number))
+        if by:  # the table says it
+            rule["by"] = spaced(by[0]) if spaced(by[0]) in ("training", "timing", "nothing yet") else "running"
         found.append(
             {
                 "number": spaced(number),
@@ -59,7 +62,7 @@ def claims(page: str) -> dict[str, Any]:
                 "verdict": said,
                 "reason": reason,
                 "intervals": list(intervals(reason)),
-                "rule": rules.of(spaced(number)),
+                "rule": rule,
                 "anchor": str(link.get("href", "")).rpartition("#")[2],
             }
         )
