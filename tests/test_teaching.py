@@ -34,7 +34,8 @@ def test_a_row_names_panels_of_its_chapters(row: list[str]) -> None:
 
 
 def test_panels_in_sentences_exist() -> None:
-    for stem, title in (("attention", "The four terms of added positions"), ("race", "Eight encodings race for one rule")):
+    named = {"attention": "The four terms of added positions", "race": "Eight encodings race for one rule"}
+    for stem, title in named.items():
         assert re.search(rf"\*{title}\*", " ".join(PAGE.split())) and title in titles(stem)
 
 

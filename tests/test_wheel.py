@@ -1,6 +1,9 @@
 """What people install: a small wheel that needs torch alone and is made without Node; and the evidence beside it."""
 
+import ast
+import json
 import os
+import re
 import subprocess
 import sys
 import tarfile
@@ -105,3 +108,20 @@ def test_without_the_evidence_the_lab_says_where_it_is(installed: Path, tmp_path
 def test_both_have_one_version() -> None:
     version = tomllib.loads((ROOT / "evidence/pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
     assert f'"{version}"' in (ROOT / "posenc/_version.py").read_text(encoding="utf-8")
+
+
+def test_what_chapters_import_needs_no_exporter():
+    """On Binder and Colab a notebook has the extra "all", and neither what exports nor Sphinx."""
+    lines = {
+        ast.unparse(node)
+        for path in (ROOT / "chapters").glob("*.ipynb")
+        for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]
+        if cell["cell_type"] == "code"
+        for node in ast.parse(re.sub(r"^\s*[%!].*$", "pass", "".join(cell["source"]), flags=re.M)).body
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "posenc"
+    }
+    assert "from posenc.audit import identifier" in lines and len(lines) > 100
+    absent = ["onnx", "onnx_ir", "onnxscript", "onnxruntime", "sphinx", "jupyter_book"]
+    program = f"import sys\nsys.modules.update(dict.fromkeys({absent!r}))\n" + "\n".join(sorted(lines))
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 0, done.stderr

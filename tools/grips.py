@@ -11,6 +11,7 @@ has been let go: rows in which that fails are counted at the end, and make the c
 from __future__ import annotations
 
 import argparse
+import itertools
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 WAYS = ((34, -22), (-34, 22))  # pixels: the other way where a control is at its end
 JUMP = 1.0  # pixels
+POINTS = 8  # at which a grip is taken, until something moves
 PATIENCE = 300_000  # milliseconds: a machine may be busy
 PANELS = "figure.pe-panel:not(.pe-learn, .pe-dump)"
 VIEWS = "panel.all.flatMap(view => view.parts ?? [view])"
@@ -44,19 +46,21 @@ UNFOLD = """() => {
   for (const fold of document.querySelectorAll("details")) fold.open = true;
   for (const fold of document.querySelectorAll(".toggle-hidden")) fold.classList.remove("toggle-hidden");
 }"""
-# A point at which a grip is uppermost: along its outline, or within its box.
+# Points at which a grip is uppermost, within its box and along its outline: parts of a curve may not depend on its
+# controls.
 TAKEN = f"""([id, v, h]) => {{
   const {{ panel }} = document.getElementById(id), view = {VIEWS}[v], {{ node }} = view.handles[h];
   view.frame.svg.scrollIntoView({{ block: "center" }});
   const shapes = node instanceof SVGGeometryElement ? [node] : [...node.querySelectorAll("path, line, circle")];
-  const along = shapes.flatMap(shape => [5, 3, 7, 2, 8, 1, 9, 4, 6, 0, 10].map(tenth => {{
-    const point = shape.getPointAtLength(shape.getTotalLength() * tenth / 10);
+  const parts = [10, 6, 14, 4, 16, 2, 18, 8, 12, 1, 19, 3, 5, 7, 9, 11, 13, 15, 17, 0, 20];
+  const along = shapes.flatMap(shape => parts.map(part => {{
+    const point = shape.getPointAtLength(shape.getTotalLength() * part / 20);
     const {{ x, y }} = point.matrixTransform(shape.getScreenCTM());
     return [x, y];
   }}));
   const {{ left, top, width, height }} = node.getBoundingClientRect();
   const within = [[0.5, 0.5], [0.25, 0.5], [0.75, 0.5]].map(([x, y]) => [left + x * width, top + y * height]);
-  return [...within, ...along].find(([x, y]) => node.contains(document.elementFromPoint(x, y))) ?? null;
+  return [...within, ...along].filter(([x, y]) => node.contains(document.elementFromPoint(x, y)));
 }}"""
 STATE = f"""([id, v, h]) => {{
   const {{ panel }} = document.getElementById(id), view = {VIEWS}[v];
@@ -70,12 +74,15 @@ def moved(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
     return [name for name in before if before[name] != after[name]]
 
 
-def drag(page: Page, panel: str, grip: list[int], way: tuple[int, int]) -> tuple[list[str], list[str], float] | None:
-    """What moved while a grip was held, what moved afterwards, and how far it jumped; None if nothing can take it."""
+def drag(
+    page: Page, panel: str, grip: list[int], way: tuple[int, int], nth: int
+) -> tuple[list[str], list[str], float] | None:
+    """What moved while a grip was held, what moved afterwards, and how far it jumped; None if it can't be taken there."""
     given = [panel, *grip]
-    point = page.evaluate(TAKEN, given)
-    if point is None:
+    points = page.evaluate(TAKEN, given)
+    if nth >= len(points):
         return None
+    point = points[nth]
     begun, _ = page.evaluate(STATE, given)
     page.mouse.move(*point)
     page.mouse.down()
@@ -98,11 +105,12 @@ def rows(page: Page, chapter: str) -> Iterator[tuple[list[str], bool]]:
         live(page, panel)
         for v, h, controls, name in page.evaluate(GRIPS, panel):
             found = None
-            for way in WAYS:
+            for nth, way in itertools.product(range(POINTS), WAYS):
                 page.evaluate(RESTORE)
                 live(page, panel)
-                found = drag(page, panel, [v, h], way)
-                if found is None or found[0]:
+                tried = drag(page, panel, [v, h], way, nth)
+                found = tried or found
+                if tried is None or tried[0]:
                     break
             start = [chapter, panel.removeprefix("explore-"), name]
             if found is None:

@@ -13,7 +13,6 @@ import numpy as np
 
 from posenc._explore.controls import Choice
 from posenc._explore.explorer import Explorer, _short
-from posenc._explore.export import used
 from posenc._explore.formula import markup, tree
 from posenc.pictures import plot
 from posenc.pictures.views import Clocks, Formula, Heatmap, Lines, Plane, Readout, View, Words
@@ -21,6 +20,8 @@ from posenc.pictures.views import Clocks, Formula, Heatmap, Lines, Plane, Readou
 
 def element(explorer: Explorer, graphs: Mapping[str, bytes], values: Mapping[str, Any], identity: str) -> str:
     """The HTML of one explorer with its graphs, to be drawn by page.js."""
+    from posenc._explore.export import used  # which needs what exports; the other pages' panels don't
+
     payload = {
         **explorer.spec(values),
         "used": {key: used(graph) for key, graph in graphs.items()},
