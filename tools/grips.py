@@ -77,7 +77,7 @@ def moved(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
 def drag(
     page: Page, panel: str, grip: list[int], way: tuple[int, int], nth: int
 ) -> tuple[list[str], list[str], float] | None:
-    """What moved while a grip was held, what moved afterwards, and how far it jumped; None if it can't be taken there."""
+    """What moved while a grip was held, what moved afterwards, and how far it jumped; None: it can't be taken there."""
     given = [panel, *grip]
     points = page.evaluate(TAKEN, given)
     if nth >= len(points):

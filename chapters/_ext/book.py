@@ -101,7 +101,14 @@ def restyled(app: Sphinx, env: Any, added: set[str], changed: set[str], removed:
     return set() if same else set(env.found_docs)
 
 
-PARTS = ("startup.js", "core.js", "input/tex.js", "output/chtml.js", "output/chtml/fonts/tex.js", "a11y/assistive-mml.js")
+PARTS = (
+    "startup.js",
+    "core.js",
+    "input/tex.js",
+    "output/chtml.js",
+    "output/chtml/fonts/tex.js",
+    "a11y/assistive-mml.js",
+)
 """Of MathJax, what each page loads; `loader` in _config.yml names the same."""
 
 
@@ -356,7 +363,7 @@ def without_stops(script: Path) -> None:
     if count:
         script.write_text(text, encoding="utf-8")
     elif "scrollWidth" in text and '"load"' in text:
-        raise ExtensionError(f"{script.name} measures what scrolls in another way now: `STOPS` in book.py has to follow")
+        raise ExtensionError(f"{script.name} measures what scrolls in another way: `STOPS` in book.py has to follow")
 
 
 def finish(app: Sphinx, exception: Exception | None) -> None:
