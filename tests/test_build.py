@@ -20,6 +20,7 @@ from tests import browser
 
 ROOT = Path(__file__).resolve().parents[1]
 
+
 @pytest.fixture(scope="module")
 def extension() -> ModuleType:
     return browser.extension("book")
@@ -217,7 +218,7 @@ def test_a_build_with_faults_is_not_taken_for_done(
 def test_the_theme_measures_no_scrolling(extension: ModuleType, tmp_path: Path) -> None:
     """It would lay out a whole chapter at once. A later version may do so in other words, and is not passed over."""
     script = tmp_path / "theme.js"
-    kept = '(()=>{function I(){e.scrollWidth>e.clientWidth}z()'
+    kept = "(()=>{function I(){e.scrollWidth>e.clientWidth}z()"
     script.write_text(kept + ',"complete"===document.readyState?I():window.addEventListener("load",I)})();\n')
     for _ in range(2):
         extension.without_stops(script)
